@@ -1,0 +1,89 @@
+#include "quire/base/thread_pool.h"
+
+#include <immintrin.h>
+
+#include "quire/base/check.h"
+
+namespace quire {
+namespace {
+
+constexpr std::uint32_t kDefaultMxcsr = 0x1F80;  // no flush to zero, no denormals-are-zero, round to nearest even
+constexpr int kSpinsBetweenSteps = 20'000;       // about 50 us
+constexpr int kSpinsInBarrier = 2'000;           // then yield, in case the others wait for this core
+
+/// Sets the default floating-point environment for a scope.
+class FloatEnvironment {
+ public:
+  FloatEnvironment() : saved_(_mm_getcsr()) { _mm_setcsr(kDefaultMxcsr); }
+  ~FloatEnvironment() { _mm_setcsr(saved_); }
+
+ private:
+  std::uint32_t saved_;
+};
+
+}  // namespace
+
+int Worker::count() const { return pool_->num_threads(); }
+void Worker::barrier() { pool_->arrive_and_wait(); }
+std::int64_t Worker::claim(std::int64_t grain) { return pool_->next_.fetch_add(grain, std::memory_order_relaxed); }
+
+ThreadPool::ThreadPool(int num_threads)
+    : num_threads_(num_threads), oversubscribed_(num_threads > static_cast<int>(std::thread::hardware_concurrency())) {
+  QUIRE_CHECK(num_threads >= 1);
+  for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { worker_main(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true);
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  for (auto& thread : threads_) thread.join();
+}
+
+void ThreadPool::run(const std::function<void(Worker&)>& step) {
+  step_ = &step;
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();
+  run_step(0);
+  step_ = nullptr;
+}
+
+void ThreadPool::run_step(int index) {
+  FloatEnvironment environment;
+  Worker worker(this, index);
+  (*step_)(worker);
+  arrive_and_wait();
+}
+
+void ThreadPool::worker_main(int index) {
+  std::uint32_t seen = 0;
+  while (true) {
+    for (int spin = 0; spin < kSpinsBetweenSteps && !oversubscribed_; ++spin) {
+      if (epoch_.load(std::memory_order_acquire) != seen) break;
+      _mm_pause();
+    }
+    epoch_.wait(seen, std::memory_order_acquire);
+    if (stopping_.load()) return;
+    ++seen;
+    run_step(index);
+  }
+}
+
+void ThreadPool::arrive_and_wait() {
+  std::uint32_t phase = phase_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
+    next_.store(0, std::memory_order_relaxed);
+    arrived_.store(0, std::memory_order_relaxed);
+    phase_.store(phase + 1, std::memory_order_release);
+    return;
+  }
+  for (int spin = 0; phase_.load(std::memory_order_acquire) == phase; ++spin) {
+    if (oversubscribed_ || spin > kSpinsInBarrier) {
+      std::this_thread::yield();
+    } else {
+      _mm_pause();
+    }
+  }
+}
+
+}  // namespace quire

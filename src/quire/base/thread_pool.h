@@ -1,0 +1,80 @@
+#pragma once
+// ThreadPool: one persistent team of threads that runs a step together (single program, multiple data). The calling
+// thread is worker 0. Inside a step the workers meet at spinning barriers; between steps the others spin briefly, then
+// sleep. Results never depend on the number of threads: for_each hands out work by index, and each index writes only its
+// own output.
+//
+// Thread-safety: run() is called by one thread at a time. A Worker belongs to its thread.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace quire {
+
+class ThreadPool;
+
+/// One thread's view of a running step.
+class Worker {
+ public:
+  int index() const { return index_; }
+  int count() const;
+
+  /// Returns once all workers have arrived. Every worker must call it the same number of times.
+  void barrier();
+
+  /// Runs body(i) for each i in [0, n), once each, spread over the workers in chunks of `grain`; every worker calls this
+  /// with the same n. Ends with a barrier: all of it is done and visible when it returns.
+  template <class Body>
+  void for_each(std::int64_t n, std::int64_t grain, Body&& body) {
+    for (std::int64_t begin; (begin = claim(grain)) < n;) {
+      std::int64_t end = begin + grain < n ? begin + grain : n;
+      for (std::int64_t i = begin; i < end; ++i) body(i);
+    }
+    barrier();
+  }
+
+ private:
+  friend class ThreadPool;
+  Worker(ThreadPool* pool, int index) : pool_(pool), index_(index) {}
+  std::int64_t claim(std::int64_t grain);
+
+  ThreadPool* pool_;
+  int index_;
+};
+
+class ThreadPool {
+ public:
+  /// Starts num_threads - 1 threads; num_threads >= 1.
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int num_threads() const { return num_threads_; }
+
+  /// Runs step(worker) on every thread of the team and returns when all have returned. While it runs, each thread's
+  /// floating-point environment is the default one: round to nearest even, subnormals kept.
+  void run(const std::function<void(Worker&)>& step);
+
+ private:
+  friend class Worker;
+  void worker_main(int index);
+  void run_step(int index);
+  void arrive_and_wait();
+
+  const int num_threads_;
+  const bool oversubscribed_;  ///< more threads than cores: waiting yields at once
+  const std::function<void(Worker&)>* step_ = nullptr;
+  alignas(64) std::atomic<std::uint32_t> epoch_{0};  ///< one more for each step; workers wait for it to change
+  alignas(64) std::atomic<std::int64_t> next_{0};    ///< next unclaimed index of the current for_each
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<std::uint32_t> phase_{0};  ///< one more for each barrier passed
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace quire
