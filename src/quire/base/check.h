@@ -12,8 +12,8 @@ namespace quire {
 
 }  // namespace quire
 
-#define QUIRE_CHECK(condition, ...)                                                            \
-  do {                                                                                         \
-    if (!(condition)) [[unlikely]]                                                             \
-      ::quire::check_failed(#condition, __FILE__, __LINE__, ::quire::cat(__VA_ARGS__));        \
+#define QUIRE_CHECK(condition, ...)                                                     \
+  do {                                                                                  \
+    if (!(condition)) [[unlikely]]                                                      \
+      ::quire::check_failed(#condition, __FILE__, __LINE__, ::quire::cat(__VA_ARGS__)); \
   } while (false)

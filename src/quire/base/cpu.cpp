@@ -4,11 +4,16 @@ namespace quire {
 
 std::string_view to_string(CpuTier tier) {
   switch (tier) {
-    case CpuTier::scalar: return "scalar";
-    case CpuTier::avx2: return "avx2";
-    case CpuTier::avxvnni: return "avxvnni";
-    case CpuTier::avx512: return "avx512";
-    case CpuTier::avx512vnni: return "avx512vnni";
+    case CpuTier::scalar:
+      return "scalar";
+    case CpuTier::avx2:
+      return "avx2";
+    case CpuTier::avxvnni:
+      return "avxvnni";
+    case CpuTier::avx512:
+      return "avx512";
+    case CpuTier::avx512vnni:
+      return "avx512vnni";
   }
   QUIRE_CHECK(false, "unknown tier");
 }
@@ -37,11 +42,16 @@ bool cpu_supports(CpuTier tier) {
   bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   switch (tier) {
-    case CpuTier::scalar: return true;
-    case CpuTier::avx2: return avx2;
-    case CpuTier::avxvnni: return avx2 && has_avx_vnni();
-    case CpuTier::avx512: return avx512;
-    case CpuTier::avx512vnni: return avx512 && __builtin_cpu_supports("avx512vnni");
+    case CpuTier::scalar:
+      return true;
+    case CpuTier::avx2:
+      return avx2;
+    case CpuTier::avxvnni:
+      return avx2 && has_avx_vnni();
+    case CpuTier::avx512:
+      return avx512;
+    case CpuTier::avx512vnni:
+      return avx512 && __builtin_cpu_supports("avx512vnni");
   }
   return false;
 }

@@ -66,14 +66,13 @@ Error fail(const Args&... args) {
 #define QUIRE_CONCAT(a, b) QUIRE_CONCAT_INNER(a, b)
 
 /// QUIRE_TRY(auto x, compute()): x is the value, or the enclosing function returns the error.
-#define QUIRE_TRY(declaration, expression)                          \
-  auto QUIRE_CONCAT(result_, __LINE__) = (expression);              \
-  if (!QUIRE_CONCAT(result_, __LINE__).ok())                        \
-    return ::quire::Error{QUIRE_CONCAT(result_, __LINE__).error()}; \
+#define QUIRE_TRY(declaration, expression)                                                                   \
+  auto QUIRE_CONCAT(result_, __LINE__) = (expression);                                                       \
+  if (!QUIRE_CONCAT(result_, __LINE__).ok()) return ::quire::Error{QUIRE_CONCAT(result_, __LINE__).error()}; \
   declaration = *std::move(QUIRE_CONCAT(result_, __LINE__))
 
 /// QUIRE_TRY_VOID(validate()): returns the error from the enclosing function, if there is one.
-#define QUIRE_TRY_VOID(expression)                                         \
-  do {                                                                     \
+#define QUIRE_TRY_VOID(expression)                                          \
+  do {                                                                      \
     if (auto result_ = (expression); !result_.ok()) return result_.error(); \
   } while (false)

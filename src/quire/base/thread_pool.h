@@ -1,8 +1,8 @@
 #pragma once
 // ThreadPool: one persistent team of threads that runs a step together (single program, multiple data). The calling
 // thread is worker 0. Inside a step the workers meet at spinning barriers; between steps the others spin briefly, then
-// sleep. Results never depend on the number of threads: for_each hands out work by index, and each index writes only its
-// own output.
+// sleep. Results never depend on the number of threads: for_each hands out work by index, and each index writes only
+// its own output.
 //
 // Thread-safety: run() is called by one thread at a time. A Worker belongs to its thread.
 
@@ -26,8 +26,8 @@ class Worker {
   /// Returns once all workers have arrived. Every worker must call it the same number of times.
   void barrier();
 
-  /// Runs body(i) for each i in [0, n), once each, spread over the workers in chunks of `grain`; every worker calls this
-  /// with the same n. Ends with a barrier: all of it is done and visible when it returns.
+  /// Runs body(i) for each i in [0, n), once each, spread over the workers in chunks of `grain`; every worker calls
+  /// this with the same n. Ends with a barrier: all of it is done and visible when it returns.
   template <class Body>
   void for_each(std::int64_t n, std::int64_t grain, Body&& body) {
     for (std::int64_t begin; (begin = claim(grain)) < n;) {

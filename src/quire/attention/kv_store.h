@@ -1,0 +1,59 @@
+#pragma once
+// KvStore: the physical KV cache, blocks of `block_size` tokens for every layer and KV head. It knows addresses and
+// formats; who owns which block is decided in kv/ and reaches it as spans of block ids.
+// Layout, per layer: [block][kv head]{K | V}, 64-byte aligned; K as [head_dim][token], V as [token][head_dim].
+// Thread-safety: different (block, slot, head) may be written by different threads at once; readers need a barrier.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "quire/base/ids.h"
+#include "quire/base/result.h"
+#include "quire/tensor/aligned_buffer.h"
+
+namespace quire::attention {
+
+enum class KvType { f32, f16 };
+
+std::string_view to_string(KvType type);
+Result<KvType> parse_kv_type(std::string_view name);
+
+struct KvLayout {
+  std::int64_t num_layers = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t block_size = 16;  ///< tokens a block: 8, 16, 32, 64 or 128
+  KvType type = KvType::f16;
+
+  std::int64_t element_bytes() const { return type == KvType::f32 ? 4 : 2; }
+  /// Bytes of K (or of V) of one block, layer and head.
+  std::int64_t panel_bytes() const { return block_size * head_dim * element_bytes(); }
+  /// Bytes of one block over all layers and heads, K and V: what the pool's capacity is counted in.
+  std::int64_t block_bytes() const { return num_layers * num_kv_heads * 2 * panel_bytes(); }
+};
+
+class KvStore {
+ public:
+  /// num_blocks counts the null block (id 0), which is never read or written.
+  KvStore(const KvLayout& layout, std::int64_t num_blocks);
+
+  const KvLayout& layout() const { return layout_; }
+  std::int64_t num_blocks() const { return num_blocks_; }
+  std::size_t bytes() const { return memory_.size(); }
+
+  std::byte* k_panel(std::int64_t layer, BlockId block, std::int64_t head);  ///< [head_dim][block_size]
+  std::byte* v_panel(std::int64_t layer, BlockId block, std::int64_t head);  ///< [block_size][head_dim]
+  const std::byte* k_panel(std::int64_t layer, BlockId block, std::int64_t head) const;
+  const std::byte* v_panel(std::int64_t layer, BlockId block, std::int64_t head) const;
+
+  /// Copies the whole block `from` to `to`, all layers and heads.
+  void copy_block(BlockId from, BlockId to);
+
+ private:
+  KvLayout layout_;
+  std::int64_t num_blocks_;
+  AlignedBuffer memory_;
+};
+
+}  // namespace quire::attention

@@ -1,0 +1,63 @@
+#pragma once
+// Model: the weights, packed for the kernels, and the forward pass of one step.
+// Ownership: owns its weights and scratch; the GGUF may be closed after load. Thread-safety: one forward() at a time;
+// it runs on the caller's thread pool.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "quire/attention/kv_store.h"
+#include "quire/attention/paged_attention.h"
+#include "quire/base/cpu.h"
+#include "quire/base/ids.h"
+#include "quire/base/result.h"
+#include "quire/base/thread_pool.h"
+#include "quire/model/config.h"
+#include "quire/model/gguf.h"
+
+namespace quire::model {
+
+struct LoadOptions {
+  CpuTier tier = CpuTier::scalar;
+  std::int64_t max_context = 0;       ///< positions in the RoPE tables; at most config.context
+  std::int64_t max_batch_tokens = 0;  ///< most tokens of one forward()
+  std::int64_t max_logit_rows = 0;    ///< most rows of logits of one forward()
+  bool f32_weights = false;           ///< decode all weights to f32 and use f32 activations: the reference arithmetic
+  std::function<void(double)> progress;  ///< called with the fraction loaded, from the loading thread; may be empty
+};
+
+/// What one step computes. Rows of all chunks lie one after another: chunk c has rows [first_row, first_row +
+/// num_tokens).
+struct ForwardInput {
+  std::span<const TokenId> tokens;  ///< [num_rows], each in [0, vocab_size)
+  std::span<const attention::SequenceChunk> chunks;
+  std::span<const std::int64_t> logit_rows;  ///< rising row indices whose logits are wanted
+};
+
+struct ForwardOutput {
+  const float* logits = nullptr;             ///< [logit_rows.size(), vocab_size]; valid until the next forward()
+  std::span<const std::uint8_t> row_failed;  ///< [num_rows]: 1 where a value was not finite or did not fit
+};
+
+class Model {
+ public:
+  static Result<std::unique_ptr<Model>> load(const GgufFile& file, ThreadPool& pool, const LoadOptions& options);
+  ~Model();
+
+  const ModelConfig& config() const;
+  std::size_t weight_bytes() const;   ///< packed weights
+  std::size_t scratch_bytes() const;  ///< activations, logits, tables
+
+  /// Runs the step and writes its K and V into the store.
+  ForwardOutput forward(ThreadPool& pool, attention::KvStore& store, const ForwardInput& input);
+
+ private:
+  struct State;
+  explicit Model(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace quire::model

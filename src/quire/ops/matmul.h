@@ -1,0 +1,36 @@
+#pragma once
+// matmul: out[t, r] = sum over k of w[r, k] * x[t, k] (+ bias[r]), for t in [0, num_tokens), r in [0, w.rows()).
+// Lanes are output rows and K is one chain per output (rules 4 to 7 of the arithmetic), so a token's result does not
+// depend on the other tokens, the number of threads or the tier.
+
+#include <cstdint>
+#include <span>
+
+#include "quire/base/cpu.h"
+#include "quire/base/thread_pool.h"
+#include "quire/quant/activations.h"
+#include "quire/quant/packed_matrix.h"
+
+namespace quire::ops {
+
+/// The right-hand side. `f32` is read by float weights, `quantized` by quantised ones; either may be null if no matrix
+/// of the call needs it.
+struct MatmulInput {
+  const float* f32 = nullptr;  ///< [num_tokens, cols], rows f32_stride floats apart
+  std::int64_t f32_stride = 0;
+  const quant::QuantizedRows* quantized = nullptr;  ///< [num_tokens, cols]
+  std::int64_t num_tokens = 0;
+};
+
+/// One product of a call; matrices that share their input (q, k, v; gate, up) go into one call and one dispatch.
+struct MatmulOutput {
+  const quant::PackedMatrix* weights = nullptr;
+  const float* bias = nullptr;  ///< [rows] or null
+  float* out = nullptr;         ///< [num_tokens, rows], rows out_stride floats apart
+  std::int64_t out_stride = 0;
+};
+
+/// Called by every worker of a step with the same arguments; returns when all of it is done (ends with a barrier).
+void matmul(Worker& worker, CpuTier tier, const MatmulInput& input, std::span<const MatmulOutput> outputs);
+
+}  // namespace quire::ops
