@@ -24,9 +24,15 @@ struct LoadOptions {
   CpuTier tier = CpuTier::scalar;
   std::int64_t max_context = 0;       ///< positions in the RoPE tables; at most config.context
   std::int64_t max_batch_tokens = 0;  ///< most tokens of one forward()
-  std::int64_t max_logit_rows = 0;    ///< most rows of logits of one forward()
+  std::int64_t max_logit_rows = 0;    ///< rows of logits computed at a time; more are done slice by slice
   bool f32_weights = false;           ///< decode all weights to f32 and use f32 activations: the reference arithmetic
   std::function<void(double)> progress;  ///< called with the fraction loaded, from the loading thread; may be empty
+};
+
+/// Logits of some of the wanted rows: the slice [first, first + count) of ForwardInput::logit_rows.
+struct LogitsSlice {
+  std::int64_t first = 0, count = 0;
+  const float* logits = nullptr;  ///< [count, vocab_size]; valid during the call
 };
 
 /// What one step computes. Rows of all chunks lie one after another: chunk c has rows [first_row, first_row +
@@ -34,12 +40,16 @@ struct LoadOptions {
 struct ForwardInput {
   std::span<const TokenId> tokens;  ///< [num_rows], each in [0, vocab_size)
   std::span<const attention::SequenceChunk> chunks;
-  std::span<const std::int64_t> logit_rows;  ///< rising row indices whose logits are wanted
+  std::span<const std::int64_t> logit_rows;  ///< rising row indices whose logits are wanted; any number
+  /// Called by every worker of the step, once for each slice of at most max_logit_rows rows, when the slice's logits
+  /// are complete: consumers share the rows out with worker.for_each and so sample inside the step. All calls must have
+  /// ended (barrier) before the buffer is reused for the next slice.
+  std::function<void(Worker&, const LogitsSlice&)> on_logits;
 };
 
 struct ForwardOutput {
-  const float* logits = nullptr;             ///< [logit_rows.size(), vocab_size]; valid until the next forward()
-  std::span<const std::uint8_t> row_failed;  ///< [num_rows]: 1 where a value was not finite or did not fit
+  std::span<const std::uint8_t>
+      row_failed;  ///< [num_rows]: 1 where a value was not finite or did not fit; valid until the next forward()
 };
 
 class Model {
