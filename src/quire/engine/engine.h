@@ -1,0 +1,118 @@
+#pragma once
+// Engine: a loaded model with its paged KV cache, serving many requests at once by continuous batching. This is the
+// library's front door: open a model, submit token ids, receive deltas.
+//
+//   auto engine = Engine::open({.model_path = "model.gguf"});
+//   auto id = (*engine)->submit(request, [](Delta delta) { ... });
+//
+// Thread-safety: all methods may be called from any thread. Callbacks run on the engine's thread: they must be quick
+// and must not call back into submit() or cancel() while holding a lock that another caller of the engine holds.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "quire/base/cpu.h"
+#include "quire/base/result.h"
+#include "quire/engine/request.h"
+
+namespace quire {
+class Tokenizer;
+class ChatTemplate;
+}  // namespace quire
+
+namespace quire::engine {
+
+struct EngineOptions {
+  std::string model_path;
+  int threads = 0;                       ///< 0: all cores this process may use
+  std::int64_t context = 0;              ///< tokens a request may have at most; 0: the model's own
+  std::uint64_t kv_memory_bytes = 0;     ///< 0: a share of the memory that the machine or the cgroup has free
+  std::string kv_type = "f16";           ///< f16 or f32
+  std::int64_t block_size = 16;          ///< 8, 16, 32, 64 or 128 tokens
+  std::int64_t max_batch_tokens = 512;   ///< tokens computed in one step
+  std::int64_t max_batch_rows = 256;     ///< requests that run at once
+  std::int64_t max_waiting = 1024;       ///< requests in the queue; one more is refused
+  std::string cpu_tier;                  ///< empty: the best; else as QUIRE_CPU
+  bool reference_arithmetic = false;     ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
+  std::string command_log;               ///< a file to which the core's commands are written; empty: none
+  std::function<void(double)> progress;  ///< the fraction loaded; from the opening thread
+};
+
+/// What was loaded and chosen; for the start-up summary and GET /v1/models.
+struct EngineInfo {
+  std::string model_name, architecture, quantization, model_path;
+  std::uint64_t file_bytes = 0;
+  std::int64_t num_parameters = 0, num_layers = 0, vocab_size = 0;
+  std::int64_t model_context = 0, context = 0;
+  int threads = 0;
+  CpuTier cpu_tier = CpuTier::scalar;
+  std::string cpu_tier_why;
+  std::string kv_type;
+  std::int64_t block_size = 0, num_blocks = 0, kv_bytes_per_token = 0;
+  std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
+  std::uint64_t free_memory_bytes = 0;  ///< when the engine was opened
+  std::string kv_memory_why;            ///< how kv_bytes was chosen
+  std::int64_t max_batch_tokens = 0, max_batch_rows = 0;
+};
+
+/// A snapshot for metrics. Counters only rise.
+struct EngineStats {
+  std::int64_t running = 0, waiting = 0;
+  std::int64_t blocks_used = 0, blocks_total = 0;
+  std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, preemptions = 0;
+  std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_failed = 0, refused = 0;
+  std::uint64_t step_ns = 0;      ///< time spent in steps
+  std::uint64_t plan_digest = 0;  ///< over all plans so far: equal for equal command logs
+};
+
+/// Why a request was not taken.
+struct Refusal {
+  enum class Kind {
+    invalid,     ///< it could never run here: a bad value, or too long; the message has the numbers
+    overloaded,  ///< the queue is full; try later
+    stopping,    ///< the engine is draining
+  } kind = Kind::invalid;
+  std::string message;
+  std::string field;  ///< the field of GenerateRequest at fault, may be empty
+};
+
+struct Submitted {
+  std::optional<RequestId> id;
+  Refusal refusal;  ///< if there is no id
+};
+
+class Engine {
+ public:
+  using Callback = std::function<void(Delta)>;
+
+  static Result<std::unique_ptr<Engine>> open(EngineOptions options);
+  ~Engine();  ///< cancels what is left and joins the engine's thread
+
+  const EngineInfo& info() const;
+  const Tokenizer& tokenizer() const;
+  /// Null if the model file has none; a template that cannot be read is an error at open().
+  const ChatTemplate* chat_template() const;
+
+  /// Takes the request or refuses it at once. Deltas follow on the engine's thread, the last one with `finish`.
+  Submitted submit(GenerateRequest request, Callback callback);
+  /// Ends the request at the next step boundary, with a last delta (`cancelled`). Unknown or ended ids are ignored.
+  void cancel(RequestId id);
+
+  /// No new requests from now on; those in flight go on.
+  void stop_accepting();
+  /// Waits until nothing is in flight, or the deadline has passed; true if idle.
+  bool wait_idle(std::uint64_t timeout_ms);
+
+  EngineStats stats() const;
+
+ private:
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace quire::engine
