@@ -1,12 +1,12 @@
 #pragma once
-// JSON values, strict parsing with limits, and printing. The only module that sees the JSON library; its headers show none
-// of it.
+// JSON values, strict parsing with limits, and printing. The only module that sees the JSON library; its headers show
+// none of it.
 //
-// Value is an ordinary value type: copies are deep, moves are cheap, const access is safe from many threads. Objects keep
-// their members in the order of the text (chat templates print them in that order).
+// Value is an ordinary value type: copies are deep, moves are cheap, const access is safe from many threads. Objects
+// keep their members in the order of the text (chat templates print them in that order).
 //
-// Numbers: a number without fraction and exponent that fits int64 is an integer; one above it that fits uint64 is unsigned;
-// everything else is a double, correctly rounded. A double is never infinite or NaN after parse().
+// Numbers: a number without fraction and exponent that fits int64 is an integer; one above it that fits uint64 is
+// unsigned; everything else is a double, correctly rounded. A double is never infinite or NaN after parse().
 
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +49,9 @@ class Object {
   Member* end();
   void reserve(std::size_t count);
 
+  /// Same members, in any order.
+  friend bool operator==(const Object& a, const Object& b);
+
  private:
   std::vector<Member> members_;
 };
@@ -63,8 +66,7 @@ class Value {
   Value() = default;
   Value(std::nullptr_t) {}
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  Value(Number number) {
+  requires std::is_arithmetic_v<Number> Value(Number number) {
     if constexpr (std::is_same_v<Number, bool>) {
       data_ = number;
     } else if constexpr (std::is_floating_point_v<Number>) {
@@ -119,7 +121,8 @@ class Value {
   /// Member of an object; null if this is no object or has no such member.
   const Value* find(std::string_view key) const;
 
-  friend bool operator==(const Value&, const Value&);
+  /// Numbers by kind and value; objects in any order of members.
+  friend bool operator==(const Value& a, const Value& b);
 
  private:
   // In the order of Kind.
@@ -133,9 +136,6 @@ struct Member {
   friend bool operator==(const Member&, const Member&) = default;
 };
 
-/// Same members, in any order for objects; numbers by kind and value.
-bool operator==(const Value& a, const Value& b);
-
 struct Limits {
   std::size_t max_bytes = std::size_t{64} << 20;
   int max_depth = 64;
@@ -143,9 +143,10 @@ struct Limits {
   std::size_t max_values = 4'000'000;
 };
 
-/// Parses exactly one JSON text (RFC 8259). Refused, with the byte offset and what was wrong: syntax errors, text after the
-/// value, a byte-order mark, invalid UTF-8, lone surrogate escapes, NaN and Infinity, a number beyond the range of double
-/// (1e999), an object with the same key twice, and anything past the limits. Time and memory are linear in the text.
+/// Parses exactly one JSON text (RFC 8259). Refused, with the byte offset and what was wrong: syntax errors, text after
+/// the value, a byte-order mark, invalid UTF-8, lone surrogate escapes, NaN and Infinity, a number beyond the range of
+/// double (1e999), an object with the same key twice, and anything past the limits. Time and memory are linear in the
+/// text.
 Result<Value> parse(std::string_view text, const Limits& limits = {});
 
 struct DumpOptions {
@@ -166,8 +167,8 @@ void append_string(std::string& out, std::string_view text, bool ascii_only = fa
 /// Shortest digits that read back as `number`, as Python's repr: 1.0, 0.1, 1e+16. NaN and infinity become null.
 void append_double(std::string& out, double number);
 
-/// Writes JSON piece by piece onto a string, for streamed answers: no tree is built. Commas come by themselves. The caller
-/// closes what it opens and gives every member a key.
+/// Writes JSON piece by piece onto a string, for streamed answers: no tree is built. Commas come by themselves. The
+/// caller closes what it opens and gives every member a key.
 ///     Writer w(out); w.begin_object().field("id", id).key("choices").begin_array()...end_array().end_object();
 class Writer {
  public:
@@ -184,8 +185,7 @@ class Writer {
   Writer& value(const std::string& text) { return value(std::string_view(text)); }
   Writer& value(const Value& tree);
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  Writer& value(Number number) {
+  requires std::is_arithmetic_v<Number> Writer& value(Number number) {
     before_value();
     if constexpr (std::is_floating_point_v<Number>) {
       append_double(out_, static_cast<double>(number));

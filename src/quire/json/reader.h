@@ -1,6 +1,7 @@
 #pragma once
-// Typed reading of a request's fields: one place that checks type, range, finiteness and length, and words the refusal. A
-// field that is absent or null reads as nothing. Every range test is written as "accept if inside", so that NaN fails.
+// Typed reading of a request's fields: one place that checks type, range, finiteness and length, and words the refusal.
+// A field that is absent or null reads as nothing. Every range test is written as "accept if inside", so that NaN
+// fails.
 //
 // Messages start with the path of the field in quotes: 'messages[2].content': found an integer, wanted a string.
 // error_field() gives that path back (for the `param` of an error body).
