@@ -5,6 +5,13 @@
 
 namespace quire::json {
 
+// Here, where Member is complete.
+Object::Object() = default;
+Object::Object(const Object&) = default;
+Object::Object(Object&&) noexcept = default;
+Object& Object::operator=(const Object&) = default;
+Object& Object::operator=(Object&&) noexcept = default;
+Object::~Object() = default;
 Object::Object(std::initializer_list<Member> members) : members_(members) {}
 
 const Value* Object::find(std::string_view key) const {

@@ -31,7 +31,12 @@ using Array = std::vector<Value>;
 /// Members in insertion order. find() is linear: meant for objects with few members; loop over members of large ones.
 class Object {
  public:
-  Object() = default;
+  Object();
+  Object(const Object&);
+  Object(Object&&) noexcept;
+  Object& operator=(const Object&);
+  Object& operator=(Object&&) noexcept;
+  ~Object();
   Object(std::initializer_list<Member> members);
 
   const Value* find(std::string_view key) const;
