@@ -1,0 +1,62 @@
+#pragma once
+// The command log: everything that entered a core, as bytes, enough to run it again.
+//
+// Format, version 1. All integers are little-endian; i32 and i64 are two's complement; a list is a u32 count, then the
+// items; text is a list of bytes.
+//
+//     header   8 bytes "QUIRELOG", u32 version, then the options in the order of CoreOptions (i32 each, text for
+//     policies) record   u8 tag, then
+//        1 submit   u64 id, list of i32 prompt, u8 has_max_tokens, i32 max_tokens, list of i32 stop tokens, i32
+//        min_tokens,
+//                   u8 has_logits_from, i32 logits_from, i32 priority
+//        2 cancel   u64 id
+//        3 finish   u64 id, u8 reason
+//        4 plan     u64 step, u64 digest of the plan: what the core decided, for comparison
+//        5 commit   u64 elapsed_ns, list of (i32 token, u8 failed)
+//
+// Refused requests and cancels without effect are recorded too. A log may end after any record.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "quire/base/result.h"
+#include "quire/core/events.h"
+#include "quire/core/executor.h"
+#include "quire/sched/options.h"
+#include "quire/sched/request.h"
+
+namespace quire {
+
+/// Receives the log of a running core, a few bytes at a time, on the core's thread. Writing them somewhere is outside.
+class CommandSink {
+ public:
+  virtual ~CommandSink() = default;
+  virtual void append(std::span<const std::byte> bytes) = 0;
+};
+
+/// A sink that keeps the log in memory.
+class MemoryLog final : public CommandSink {
+ public:
+  void append(std::span<const std::byte> bytes) override { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+struct Replay {
+  CoreOptions options;
+  std::vector<std::uint64_t> plan_digests;        ///< one for each plan, as decided now
+  std::vector<Event> events;                      ///< all of them
+  std::uint64_t num_commands = 0;                 ///< submits, cancels, finishes
+  std::optional<std::uint64_t> first_difference;  ///< the step whose plan differs from the recorded one
+};
+
+/// Runs a core from a recorded log. `sink` (may be null) receives the log of the new run, which is byte-equal to the
+/// old one if and only if no plan differs. Ends at the first difference. An error says what in the bytes is wrong and
+/// where.
+Result<Replay> replay(std::span<const std::byte> log, CommandSink* sink = nullptr);
+
+}  // namespace quire

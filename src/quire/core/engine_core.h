@@ -1,0 +1,126 @@
+#pragma once
+// EngineCore: the deciding half of the engine in one object. It owns the KV bookkeeping and the scheduler and knows
+// nothing of models, threads, clocks or sockets. The engine, the simulator and the tests drive the same code:
+//
+//     auto core = EngineCore::create(options);          // Result: options may be wrong
+//     if (auto refusal = core->submit(request)) ...     // refused at once, with the numbers
+//     while (core->has_work()) {
+//       const BatchPlan& plan = core->plan_step();      // valid until the next plan_step
+//       StepResult result = executor.execute(plan);
+//       for (const Event& event : core->commit(result)) ...
+//       core->cancel(id);                               // commands enter here, between commit and plan_step
+//     }
+//
+// Deterministic: the same options and the same sequence of calls give the same plans, on every machine. Every call that
+// changes something is a command; a CommandSink receives them as bytes (core/command_log.h), and replay() of those
+// bytes gives the same plans.
+//
+// Invariants (validate, after each call):
+//  E1  those of the KV manager; and the sequences that hold memory are exactly the running requests' sequences
+//  E2  every live request is in exactly one of: queue (waiting, preempted), running
+//  E3  a finished request has ended once, with one reason, and holds no memory
+//  E4  if has_work(), the next plan has at least one row
+//  E5  a request is preempted at most kMaxPreemptions times (sched/scheduler.h)
+//
+// Thread-safety: none; one thread at a time. Commands (submit, cancel, finish) must not come between plan_step and
+// commit: whoever runs the steps keeps them until then.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quire/base/result.h"
+#include "quire/core/events.h"
+#include "quire/core/executor.h"
+#include "quire/kv/kv_manager.h"
+#include "quire/sched/batch_plan.h"
+#include "quire/sched/options.h"
+#include "quire/sched/request.h"
+
+namespace quire {
+
+class CommandSink;
+class Scheduler;
+
+/// Totals since the start, for metrics.
+struct CoreCounters {
+  std::uint64_t steps = 0;
+  std::uint64_t submitted = 0;  ///< accepted
+  std::uint64_t refused = 0;
+  std::array<std::uint64_t, 5> finished{};  ///< by FinishReason
+  std::uint64_t preemptions = 0;
+  std::uint64_t prompt_tokens = 0;      ///< of accepted requests
+  std::uint64_t computed_tokens = 0;    ///< tokens of all rows
+  std::uint64_t recomputed_tokens = 0;  ///< of these: positions computed again after a preemption
+  std::uint64_t generated_tokens = 0;   ///< TokenSampled events
+  std::uint64_t copied_blocks = 0;
+
+  std::uint64_t finished_total() const {
+    std::uint64_t total = 0;
+    for (std::uint64_t count : finished) total += count;
+    return total;
+  }
+};
+
+class EngineCore {
+ public:
+  /// An error names the option, its value and what is allowed. `sink` (may be null) must outlive the core.
+  static Result<std::unique_ptr<EngineCore>> create(const CoreOptions& options, CommandSink* sink = nullptr);
+  ~EngineCore();
+
+  // -- commands --
+
+  /// nullopt: accepted, and its events will come. Otherwise it can never run and leaves no trace.
+  [[nodiscard]] std::optional<Refusal> submit(CoreRequest request);
+
+  /// Ends the request as `cancelled`. False if no live request has this id (it may just have finished): no effect.
+  bool cancel(RequestId request);
+
+  /// Ends the request for a reason found outside, such as a stop string. False as for cancel.
+  bool finish(RequestId request, FinishReason reason = FinishReason::stopped_by_caller);
+
+  // -- steps --
+
+  /// Decides the next step and takes the memory for it. Has rows if has_work(); may be called without work, to let the
+  /// executor forget the dropped sequences. Valid until the next call of plan_step.
+  const BatchPlan& plan_step();
+
+  /// The outcome of the plan: result.rows.size() must be plan.rows.size(), sampled tokens >= 0. Returns take_events().
+  std::vector<Event> commit(const StepResult& result);
+
+  /// Events since the last call, in order: of commit, of cancel and finish, of preemptions while planning.
+  std::vector<Event> take_events();
+
+  // -- state --
+
+  bool has_work() const;             ///< any live request
+  std::int32_t num_waiting() const;  ///< in the queue: waiting and preempted
+  std::int32_t num_running() const;
+  std::int32_t num_preempted() const;  ///< those of num_waiting() that had started
+  KvCapacity kv_capacity() const;
+  const CoreOptions& options() const;
+  const CoreCounters& counters() const;
+
+  /// Generated tokens of a live request so far; nullopt if there is none with this id.
+  std::optional<std::int32_t> num_generated(RequestId request) const;
+
+  /// The first violated invariant, or nullopt; for tests and debugging.
+  std::optional<std::string> validate() const;
+
+  /// The memory manager, for tests and reports.
+  const KvManager& kv() const;
+
+ private:
+  EngineCore(const CoreOptions& options, CommandSink* sink);
+
+  CommandSink* sink_;
+  std::unique_ptr<KvManager> kv_;
+  std::unique_ptr<Scheduler> scheduler_;
+  BatchPlan plan_;
+  bool plan_is_open_ = false;  ///< planned, not committed
+};
+
+}  // namespace quire

@@ -1,0 +1,93 @@
+#pragma once
+// PagedKvManager: KV memory as a pool of fixed-size blocks and a block table for each sequence, as in PagedAttention
+// (Kwon et al., SOSP 2023, section 4): append, fork, copy-on-write, release.
+//
+// Cost: a reservation is O(blocks it adds), whatever the length of the table; fork and release are O(length of the
+// table); starting a plan is O(1).
+//
+// Invariants (validate), beside P1..P3 of the pool:
+//  K1  a block's reference count = the number of table entries that name it
+//  K2  a table has ceil(num_tokens / block_size) entries, all of them blocks in use, no block twice in a table
+//  K3  nothing is written to a shared block: a reservation that starts inside a block with other holders replaces that
+//      block by a copy (checked while committing)
+
+#include <unordered_map>
+
+#include "quire/base/result.h"
+#include "quire/kv/block_pool.h"
+#include "quire/kv/block_table.h"
+#include "quire/kv/kv_manager.h"
+
+namespace quire {
+
+/// 8, 16, 32, 64 and 128 tokens.
+bool is_block_size(std::int64_t block_size);
+
+class PagedKvManager final : public KvManager {
+ public:
+  /// is_block_size(block_size); num_blocks >= 1. Both are checked where they enter (CoreOptions).
+  PagedKvManager(std::int32_t num_blocks, std::int32_t block_size);
+
+  KvCapacity capacity() const override;
+  std::int64_t blocks_for(std::int64_t num_tokens) const override;
+  std::int32_t num_sequences() const override;
+
+  void begin_plan() override;
+  bool plan_reserve(SequenceId sequence, std::int64_t num_tokens) override;
+  void plan_release(SequenceId sequence) override;
+  std::int64_t plan_free_blocks() const override { return plan_free_blocks_; }
+  void commit_plan(KvChanges& changes, std::vector<KvReservation>& reservations) override;
+
+  void fork(SequenceId parent, SequenceId child) override;
+  void release(SequenceId sequence) override;
+  std::optional<std::string> validate() const override;
+
+  /// The sequence's table; nullptr if it does not exist. Valid until the next change.
+  const BlockTable* find_table(SequenceId sequence) const;
+  const BlockPool& pool() const { return pool_; }
+
+ private:
+  /// A place for a sequence; places are reused, ids are not.
+  struct Entry {
+    SequenceId sequence;
+    bool live = false;
+    std::uint64_t planned_in = 0;  ///< the plan (by number) that already has an operation on this sequence
+    BlockTable table;
+  };
+  struct PlannedOperation {
+    SequenceId sequence;
+    std::int64_t num_tokens;  ///< kRelease: release it
+  };
+  static constexpr std::int64_t kRelease = -1;
+  /// References that the open plan takes from a block. Counts of older plans are stale and read as 0.
+  struct PlannedDrops {
+    std::uint64_t plan = 0;
+    std::int32_t count = 0;
+  };
+
+  Entry* find(SequenceId sequence);
+  const Entry* find(SequenceId sequence) const;
+  Entry& create(SequenceId sequence);
+  void erase(Entry& entry);
+  void note_operation(Entry* entry, SequenceId sequence, std::int64_t num_tokens);
+  std::int32_t planned_ref_count(BlockId block) const;
+  void plan_drop(BlockId block);
+  void commit_reserve(SequenceId sequence, std::int64_t num_tokens, KvChanges& changes);
+  void copy_shared_tail(Entry& entry, KvChanges& changes);
+  BlockId must_allocate();
+  void drop_reference(BlockId block);
+  std::optional<std::string> validate_table(const Entry& entry) const;
+
+  const std::int32_t block_size_;
+  BlockPool pool_;
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> unused_entries_;
+  std::unordered_map<SequenceId, std::uint32_t> entry_of_;  ///< looked up, never walked
+
+  std::uint64_t plan_number_ = 0;
+  std::int64_t plan_free_blocks_ = 0;
+  std::vector<PlannedOperation> operations_;  ///< of the open plan, in order
+  std::vector<PlannedDrops> drops_;           ///< [num_blocks + 1]
+};
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+#pragma once
+// BatchPlan: one step, as plain data: which sequences compute which positions, and what changes in their block tables
+// before that. It has no pointer into the scheduler, so it can be executed, recorded, compared and replayed anywhere.
+//
+// It carries changes only. An executor keeps the block tables itself (core/table_mirror.h does) and applies, in order:
+//   1. dropped       forget these sequences' tables
+//   2. table_edits   replace single entries
+//   3. rows          append each row's new blocks to its sequence's table (a sequence not seen before starts empty)
+//   4. copies        copy block contents, in the order of the list
+//   5. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
+//
+// Invariants:
+//  B1  a sequence has at most one row; its begin is where its last row ended (0 for a new sequence)
+//  B2  rows' tokens lie one after another in `tokens`, rows' new blocks in `new_blocks`
+//  B3  after step 3 a row's table has ceil((begin + num_tokens) / block_size) entries
+//  B4  no two rows write the same slot; no row writes into a block that another sequence's table names
+//  B5  decodes come first, then prefill chunks
+
+#include <cstdint>
+#include <vector>
+
+#include "quire/base/ids.h"
+#include "quire/kv/kv_manager.h"
+
+namespace quire {
+
+struct PlanRow {
+  SequenceId sequence;
+  RequestId request;
+  std::int32_t begin = 0;              ///< absolute position of the first token computed
+  std::int32_t num_tokens = 0;         ///< >= 1
+  std::int32_t token_offset = 0;       ///< into BatchPlan::tokens
+  std::int32_t new_blocks_offset = 0;  ///< into BatchPlan::new_blocks
+  std::int32_t num_new_blocks = 0;
+  std::int32_t logits_begin = 0;  ///< logits are wanted for positions >= max(begin, logits_begin); none if >= end()
+  bool samples = false;           ///< the last position's logits are sampled into the token at position end()
+  bool is_prefill = false;        ///< computes a part of the prompt, or recomputes after a preemption
+
+  std::int32_t end() const { return begin + num_tokens; }
+  std::int32_t first_logits() const { return logits_begin > begin ? logits_begin : begin; }
+  std::int32_t num_logits() const { return end() > first_logits() ? end() - first_logits() : 0; }
+  friend bool operator==(const PlanRow&, const PlanRow&) = default;
+};
+
+struct BatchPlan : KvChanges {
+  std::uint64_t step = 0;           ///< 1 for the first step
+  std::vector<PlanRow> rows;        ///< may be empty
+  std::vector<TokenId> tokens;      ///< [num_tokens]
+  std::vector<SequenceId> dropped;  ///< finished, cancelled or preempted: these ids never come back
+
+  std::int32_t num_tokens() const { return static_cast<std::int32_t>(tokens.size()); }
+
+  /// A digest of every field; equal plans have equal digests on every machine.
+  std::uint64_t digest() const;
+
+  /// Empties all lists; keeps their memory.
+  void clear();
+};
+
+}  // namespace quire

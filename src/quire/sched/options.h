@@ -1,0 +1,28 @@
+#pragma once
+// The settings of the deciding half. Fixed for the life of a core, and part of a recorded log.
+
+#include <cstdint>
+#include <string>
+
+#include "quire/base/result.h"
+
+namespace quire {
+
+struct CoreOptions {
+  std::int32_t block_size = 16;     ///< tokens a block: 8, 16, 32, 64 or 128
+  std::int32_t num_blocks = 0;      ///< blocks of the pool, the null block not counted; >= 1
+  std::int32_t context_tokens = 0;  ///< longest sequence the model takes, prompt and generated tokens; >= 1
+  std::int32_t token_budget = 512;  ///< tokens computed in a step; >= 1
+  std::int32_t max_rows = 256;      ///< sequences in a step; >= 1. At most min(max_rows, token_budget) run at a time
+  std::int32_t watermark_blocks =
+      -1;  ///< blocks kept free by admission while others run; -1: 1 % of the pool, at least 1
+  std::string queue_policy = "fcfs";             ///< sched/policy.h
+  std::string victim_policy = "latest-arrived";  ///< sched/policy.h
+
+  std::int64_t pool_tokens() const { return std::int64_t{block_size} * num_blocks; }
+};
+
+/// The first option out of range, by name, with its value and what is allowed.
+Result<void> check_options(const CoreOptions& options);
+
+}  // namespace quire
