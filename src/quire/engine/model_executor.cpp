@@ -1,0 +1,129 @@
+#include "quire/engine/model_executor.h"
+
+#include <chrono>
+#include <utility>
+
+#include "quire/base/check.h"
+
+namespace quire::engine {
+namespace {
+
+constexpr std::size_t kNoScore = ~std::size_t{0};
+
+std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, std::int32_t n,
+                                        sampling::SamplerScratch& scratch) {
+  std::vector<TokenLogprob> best;
+  for (const auto& ranked : logprobs.best(n, scratch.candidates)) best.push_back({ranked.token, ranked.logprob});
+  return best;
+}
+
+}  // namespace
+
+ModelExecutor::ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier)
+    : model_(model), store_(store), pool_(pool), ops_(ops::vector_ops(tier)) {
+  scratch_.resize(static_cast<std::size_t>(pool.num_threads()));
+}
+
+void ModelExecutor::add(RequestId id, const GenerateRequest& request, std::vector<TokenId> end_tokens) {
+  RequestState state{
+      .sampler = sampling::Sampler(request.sampling, request.prompt),
+      .end_tokens = std::move(end_tokens),
+      .prompt = request.scoring ? request.prompt : std::vector<TokenId>{},
+      .min_tokens = request.min_tokens,
+      .top_logprobs = request.top_logprobs,
+      .scoring = request.scoring,
+  };
+  requests_.insert_or_assign(id, std::move(state));
+}
+
+void ModelExecutor::remove(RequestId id) { requests_.erase(id); }
+
+void ModelExecutor::lay_out(const BatchPlan& plan) {
+  chunks_.clear();
+  logit_rows_.clear();
+  logit_row_infos_.clear();
+  row_requests_.clear();
+  results_.assign(plan.rows.size(), RowResult{});
+  outputs_.assign(plan.rows.size(), RowOutput{});
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlanRow& row = plan.rows[r];
+    chunks_.push_back({tables_.table(row.sequence), row.begin, row.num_tokens, row.token_offset});
+    RequestState& request = requests_.at(row.request);
+    row_requests_.push_back(&request);
+    for (std::int32_t position = row.first_logits(); position < row.end(); ++position) {
+      const bool scored = request.scoring && position >= request.scoring->from &&
+                          position < static_cast<std::int32_t>(request.prompt.size());
+      const bool samples = row.samples && position == row.end() - 1;
+      if (!scored && !samples) continue;
+      auto& scores = outputs_[r].scores;
+      if (scored) scores.push_back({.position = position});
+      logit_rows_.push_back(row.token_offset + (position - row.begin));
+      logit_row_infos_.push_back({r, position, scored ? scores.size() - 1 : kNoScore, samples});
+    }
+  }
+}
+
+StepResult ModelExecutor::execute(const BatchPlan& plan) {
+  const auto start = std::chrono::steady_clock::now();
+  tables_.apply(plan);
+  for (const BlockCopy& copy : plan.copies) store_.copy_block(copy.from, copy.to);
+  lay_out(plan);
+  if (!plan.rows.empty()) {
+    const model::ForwardInput input{
+        .tokens = plan.tokens,
+        .chunks = chunks_,
+        .logit_rows = logit_rows_,
+        .on_logits = [this, &plan](Worker& worker, const model::LogitsSlice& slice) { consume(worker, plan, slice); },
+    };
+    const model::ForwardOutput output = model_.forward(pool_, store_, input);
+    for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+      const PlanRow& row = plan.rows[r];
+      for (std::int32_t t = 0; t < row.num_tokens; ++t) {
+        if (output.row_failed[static_cast<std::size_t>(row.token_offset + t)] != 0) results_[r].failed = true;
+      }
+      if (!row.samples || results_[r].failed) continue;
+      row_requests_[r]->sampler.observe(results_[r].token);
+      ++row_requests_[r]->num_sampled;
+    }
+  }
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
+}
+
+void ModelExecutor::consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice) {
+  const auto vocab = static_cast<std::size_t>(model_.config().vocab_size);
+  auto& scratch = scratch_[static_cast<std::size_t>(worker.index())];
+  worker.for_each(slice.count, 1, [&](std::int64_t i) {
+    const LogitRow& row = logit_row_infos_[static_cast<std::size_t>(slice.first + i)];
+    consume_row(plan, row, {slice.logits + static_cast<std::size_t>(i) * vocab, vocab}, scratch);
+  });
+}
+
+void ModelExecutor::consume_row(const BatchPlan& plan, const LogitRow& row, std::span<const float> logits,
+                                sampling::SamplerScratch& scratch) {
+  // Rows of one request may be consumed by different threads at once: each writes its own score, and only the last row
+  // of a chunk samples. The model flags a row whose logits are not finite; nothing is read from it.
+  if (!ops_.all_finite(logits.data(), static_cast<std::int64_t>(logits.size()))) return;
+  const RequestState& request = *row_requests_[row.plan_row];
+  RowOutput& output = outputs_[row.plan_row];
+  std::optional<sampling::RowLogprobs> logprobs;
+  if (row.score != kNoScore || request.top_logprobs) logprobs.emplace(ops_, logits);
+  if (row.score != kNoScore) {
+    ScoreRow& score = output.scores[row.score];
+    const auto next = static_cast<std::size_t>(row.position) + 1;
+    if (next < request.prompt.size()) score.next_logprob = logprobs->of(request.prompt[next]);
+    score.top = best_logprobs(*logprobs, request.scoring->top, scratch);
+  }
+  if (!row.samples) return;
+  const bool may_end = request.num_sampled >= request.min_tokens;
+  const std::span<const TokenId> banned = may_end ? std::span<const TokenId>{} : std::span(request.end_tokens);
+  const TokenId token =
+      request.sampler.sample(ops_, logits, static_cast<std::uint64_t>(plan.rows[row.plan_row].end()), banned, scratch);
+  results_[row.plan_row].token = token;
+  output.token.token = token;
+  if (!request.top_logprobs) return;
+  output.token.logprob = logprobs->of(token);
+  output.token.top = best_logprobs(*logprobs, *request.top_logprobs, scratch);
+}
+
+}  // namespace quire::engine

@@ -1,0 +1,83 @@
+#pragma once
+// ModelExecutor: carries out batch plans with a real model. It mirrors the block tables, runs the forward pass, and
+// samples inside the step, on the pool's threads. What a step produced beyond the plan's results (logprobs, scores) is
+// left in outputs() for the engine. Owned and used by the engine's thread.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "quire/attention/kv_store.h"
+#include "quire/base/thread_pool.h"
+#include "quire/core/executor.h"
+#include "quire/core/table_mirror.h"
+#include "quire/engine/request.h"
+#include "quire/model/model.h"
+#include "quire/ops/vector_ops.h"
+#include "quire/sampling/sampler.h"
+
+namespace quire::engine {
+
+/// What one plan row produced.
+struct RowOutput {
+  OutputToken token;             ///< meaningful if the row sampled and has not failed
+  std::vector<ScoreRow> scores;  ///< rising positions
+};
+
+class ModelExecutor final : public Executor {
+ public:
+  /// All referred-to objects outlive the executor.
+  ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier);
+
+  /// Before the request's first row. `end_tokens` are those that end it; none is sampled before min_tokens.
+  void add(RequestId id, const GenerateRequest& request, std::vector<TokenId> end_tokens);
+  void remove(RequestId id);
+
+  StepResult execute(const BatchPlan& plan) override;
+
+  /// One for each row of the last plan.
+  std::span<RowOutput> outputs() { return outputs_; }
+
+ private:
+  struct RequestState {
+    sampling::Sampler sampler;
+    std::vector<TokenId> end_tokens;
+    std::vector<TokenId> prompt;  ///< for scoring; empty otherwise
+    std::int32_t min_tokens = 0;
+    std::int32_t num_sampled = 0;
+    std::optional<std::int32_t> top_logprobs;
+    std::optional<PromptScoring> scoring;
+  };
+  /// One row of logits of the step.
+  struct LogitRow {
+    std::size_t plan_row;
+    std::int32_t position;
+    std::size_t score;  ///< index into RowOutput::scores, or kNoScore
+    bool samples;
+  };
+
+  void lay_out(const BatchPlan& plan);
+  void consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice);
+  void consume_row(const BatchPlan& plan, const LogitRow& row, std::span<const float> logits,
+                   sampling::SamplerScratch& scratch);
+
+  model::Model& model_;
+  attention::KvStore& store_;
+  ThreadPool& pool_;
+  const ops::VectorOps& ops_;
+  TableMirror tables_;
+  std::unordered_map<RequestId, RequestState> requests_;
+  std::vector<sampling::SamplerScratch> scratch_;  ///< one for each worker
+
+  // The step's arrays; kept for their memory.
+  std::vector<attention::SequenceChunk> chunks_;
+  std::vector<std::int64_t> logit_rows_;
+  std::vector<LogitRow> logit_row_infos_;
+  std::vector<RequestState*> row_requests_;
+  std::vector<RowResult> results_;
+  std::vector<RowOutput> outputs_;
+};
+
+}  // namespace quire::engine
