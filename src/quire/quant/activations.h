@@ -30,8 +30,9 @@ class QuantizedRows {
   const float* d(std::int64_t row) const { return d_.as<float>() + row * (cols_ / kGroup); }
   float* s(std::int64_t row) { return s_.as<float>() + row * (cols_ / kGroup); }  ///< [cols / 32]
   const float* s(std::int64_t row) const { return s_.as<float>() + row * (cols_ / kGroup); }
-  std::int32_t* sum16(std::int64_t row) { return sum16_.as<std::int32_t>() + row * (cols_ / 16); }  ///< [cols / 16]
-  const std::int32_t* sum16(std::int64_t row) const { return sum16_.as<std::int32_t>() + row * (cols_ / 16); }
+  /// Sums of q over 16 consecutive columns, at most 16 * 127 in magnitude. [cols / 16]
+  std::int16_t* sum16(std::int64_t row) { return sum16_.as<std::int16_t>() + row * (cols_ / 16); }
+  const std::int16_t* sum16(std::int64_t row) const { return sum16_.as<std::int16_t>() + row * (cols_ / 16); }
 
  private:
   std::int64_t rows_ = 0, cols_ = 0;
