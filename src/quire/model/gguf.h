@@ -2,6 +2,10 @@
 // GgufFile: a model file, versions 2 and 3, read through a memory map. Every count, length and offset in it is checked
 // against the bytes that are left before it is used. Errors name the key or tensor, what was found and what is
 // supported. Owns the map; views into it live as long as the object. Immutable; safe to read from many threads.
+// Limits: little-endian; models in one file (split models are refused by name); no arrays of arrays; arrays of at most
+// 2^24 elements; alignment a power of two from 8 to 65,536. A file that another program shortens while it is mapped
+// kills the process, as with any map.
+// Integers of all widths are read as int64; only a value above 2^63 - 1 is kept as uint64. f32 and f64 are doubles.
 
 #include <cstddef>
 #include <cstdint>
@@ -69,6 +73,10 @@ class GgufFile {
   Result<std::optional<double>> get_optional_float(std::string_view name) const;
   Result<std::optional<bool>> get_optional_bool(std::string_view name) const;
   Result<std::optional<std::string_view>> get_optional_string(std::string_view name) const;
+
+  /// Lets the system take back the memory behind a tensor that was copied elsewhere; it is read again from the file
+  /// when touched. Does nothing for an image held by the caller.
+  void drop_pages(const GgufTensor& tensor) const;
 
  private:
   struct State;

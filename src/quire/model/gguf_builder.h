@@ -1,0 +1,125 @@
+#pragma once
+// GgufBuilder: writes a small GGUF image in memory, for tests, fuzz seeds and fixtures. It writes what it is told, also
+// what no reader should accept; sizes and offsets are right unless a test changes them.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "quire/tensor/dtype.h"
+
+namespace quire::model {
+
+/// The number of a dtype in a GGUF file.
+inline std::uint32_t gguf_type_number(DType dtype) {
+  static constexpr std::uint32_t kNumbers[] = {0, 1, 30, 2, 3, 6, 7, 8, 12, 13, 14};
+  return kNumbers[static_cast<int>(dtype)];
+}
+
+/// Bytes in little-endian order, appended.
+class ByteWriter {
+ public:
+  template <class T>
+  ByteWriter& number(T value) {
+    const char* bytes = reinterpret_cast<const char*>(&value);
+    out_.append(bytes, sizeof value);
+    return *this;
+  }
+  ByteWriter& string(std::string_view text) { return number<std::uint64_t>(text.size()), raw(text); }
+  ByteWriter& raw(std::string_view bytes) { return out_.append(bytes), *this; }
+  void pad_to(std::size_t multiple) { out_.resize((out_.size() + multiple - 1) / multiple * multiple); }
+  std::size_t size() const { return out_.size(); }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+/// One tensor as the file describes it.
+struct TensorEntry {
+  std::string name;
+  std::vector<std::uint64_t> dims;
+  std::uint32_t type = 0;
+  std::uint64_t offset = 0;  ///< from the start of the data
+};
+
+class GgufBuilder {
+ public:
+  std::uint32_t version = 3;
+  std::uint32_t alignment = 32;  ///< of the data; the key general.alignment is written by the caller
+
+  GgufBuilder& key_u32(std::string_view name, std::uint32_t value) { return scalar(name, 4, value); }
+  GgufBuilder& key_i32(std::string_view name, std::int32_t value) { return scalar(name, 5, value); }
+  GgufBuilder& key_f32(std::string_view name, float value) { return scalar(name, 6, value); }
+  GgufBuilder& key_bool(std::string_view name, bool value) { return scalar(name, 7, std::uint8_t{value}); }
+  GgufBuilder& key_u64(std::string_view name, std::uint64_t value) { return scalar(name, 10, value); }
+  GgufBuilder& key_string(std::string_view name, std::string_view value) {
+    return key_raw(name, 8, ByteWriter().string(value).take());
+  }
+  GgufBuilder& key_strings(std::string_view name, std::span<const std::string> values) {
+    ByteWriter body;
+    body.number<std::uint32_t>(8).number<std::uint64_t>(values.size());
+    for (const auto& value : values) body.string(value);
+    return key_raw(name, 9, body.take());
+  }
+  GgufBuilder& key_f32s(std::string_view name, std::span<const float> values) { return array(name, 6, values); }
+  GgufBuilder& key_i32s(std::string_view name, std::span<const std::int32_t> values) { return array(name, 5, values); }
+  /// A key with any type number and any bytes after it.
+  GgufBuilder& key_raw(std::string_view name, std::uint32_t type, std::string_view body) {
+    keys_.string(name).number(type).raw(body);
+    ++num_keys_;
+    return *this;
+  }
+
+  /// A tensor with its data [row_bytes * rows], placed after the others.
+  GgufBuilder& tensor(std::string_view name, std::vector<std::uint64_t> dims, DType dtype, std::string_view bytes) {
+    data_.pad_to(alignment);
+    entries_.push_back({std::string(name), std::move(dims), gguf_type_number(dtype), data_.size()});
+    data_.raw(bytes);
+    return *this;
+  }
+  GgufBuilder& tensor_f32(std::string_view name, std::vector<std::uint64_t> dims, std::span<const float> values) {
+    return tensor(name, std::move(dims), DType::f32,
+                  {reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+  }
+  /// Entries so far; a test may change them before build().
+  std::vector<TensorEntry>& entries() { return entries_; }
+
+  std::string build() const {
+    ByteWriter out;
+    out.raw("GGUF").number(version).number<std::uint64_t>(entries_.size()).number<std::uint64_t>(num_keys_);
+    out.raw(ByteWriter(keys_).take());
+    for (const auto& entry : entries_) {
+      out.string(entry.name).number(static_cast<std::uint32_t>(entry.dims.size()));
+      for (auto dim : entry.dims) out.number(dim);
+      out.number(entry.type).number(entry.offset);
+    }
+    if (!entries_.empty()) out.pad_to(alignment);
+    out.raw(ByteWriter(data_).take());
+    return out.take();
+  }
+
+ private:
+  template <class T>
+  GgufBuilder& scalar(std::string_view name, std::uint32_t type, T value) {
+    return key_raw(name, type, ByteWriter().number(value).take());
+  }
+  template <class T>
+  GgufBuilder& array(std::string_view name, std::uint32_t type, std::span<const T> values) {
+    ByteWriter body;
+    body.number(type).template number<std::uint64_t>(values.size());
+    for (T value : values) body.number(value);
+    return key_raw(name, 9, body.take());
+  }
+
+  ByteWriter keys_, data_;
+  std::uint64_t num_keys_ = 0;
+  std::vector<TensorEntry> entries_;
+};
+
+}  // namespace quire::model
