@@ -1,0 +1,66 @@
+#pragma once
+// ServerMetrics: what GET /metrics shows, in the Prometheus text format 0.0.4. Names begin with quire_, times are in
+// seconds, counters end in _total. Everything about the engine carries one label, `model`; no label ever comes from a
+// request.
+//
+//   gauges      quire_requests_running, quire_requests_waiting, quire_kv_blocks_used, quire_kv_blocks,
+//               quire_http_connections, quire_ready
+//   counters    quire_engine_steps_total, quire_engine_step_seconds_total, quire_prompt_tokens_total,
+//               quire_generated_tokens_total, quire_preemptions_total,
+//               quire_requests_finished_total{reason = stop | length | cancelled | failed},
+//               quire_requests_refused_total{reason = invalid | overloaded | stopping},
+//               quire_http_requests_total{route, status}, quire_unknown_request_fields_total{route}
+//   histograms  quire_queue_seconds (submit to first step), quire_prefill_seconds (first step to first token),
+//               quire_decode_seconds (first token to end), quire_time_to_first_token_seconds,
+//               quire_request_seconds (submit to end), quire_inter_token_seconds (as delivered to the server's streams)
+//
+// Thread-safety: all methods may be called from any thread.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace quire::metrics {
+
+/// The engine's own numbers at one moment. Those marked as counters only rise.
+struct EngineSnapshot {
+  std::int64_t running = 0, waiting = 0;
+  std::int64_t blocks_used = 0, blocks_total = 0;
+  std::uint64_t steps = 0, step_ns = 0;                                                               // counters
+  std::uint64_t prompt_tokens = 0, generated_tokens = 0, preemptions = 0;                             // counters
+  std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_failed = 0;  // counters
+};
+
+struct RequestTimes {
+  std::uint64_t queue_ns = 0, prefill_ns = 0, decode_ns = 0;
+  bool had_first_token = false;
+};
+
+enum class RefusalReason { invalid, overloaded, stopping };
+
+class ServerMetrics {
+ public:
+  explicit ServerMetrics(const std::string& model);
+  ~ServerMetrics();
+  ServerMetrics(const ServerMetrics&) = delete;
+  ServerMetrics& operator=(const ServerMetrics&) = delete;
+
+  /// `route` is a name from the server's own table, or "other".
+  void count_http_request(std::string_view route, int status);
+  void count_unknown_fields(std::string_view route, std::size_t count);
+  void count_refusal(RefusalReason reason);
+  void observe_request(const RequestTimes& times);
+  void observe_inter_token(double seconds);
+  void set_connections(std::int64_t count);
+  void set_ready(bool ready);
+
+  /// Takes the engine's numbers over and prints everything.
+  std::string text(const EngineSnapshot& engine);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace quire::metrics
