@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "quire/base/ids.h"
@@ -41,6 +42,8 @@ class KvStore {
   const KvLayout& layout() const { return layout_; }
   std::int64_t num_blocks() const { return num_blocks_; }
   std::size_t bytes() const { return memory_.size(); }
+  /// All of it, so that its owner can have the pages mapped before the first request.
+  std::span<std::byte> memory() { return {memory_.data(), memory_.size()}; }
 
   std::byte* k_panel(std::int64_t layer, BlockId block, std::int64_t head);  ///< [head_dim][block_size]
   std::byte* v_panel(std::int64_t layer, BlockId block, std::int64_t head);  ///< [block_size][head_dim]

@@ -1,0 +1,400 @@
+#include "quire/engine/engine.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include "quire/base/check.h"
+#include "quire/core/command_log.h"
+#include "quire/core/engine_core.h"
+#include "quire/engine/answer.h"
+#include "quire/engine/loading.h"
+#include "quire/engine/model_executor.h"
+
+namespace quire::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::uint64_t elapsed_ns(Clock::time_point from, Clock::time_point to) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count());
+}
+
+/// Writes the core's command log to a file.
+class FileLog final : public CommandSink {
+ public:
+  static Result<std::unique_ptr<FileLog>> open(const std::string& path) {
+    std::FILE* file = std::fopen(path.c_str(), "wb");
+    if (file == nullptr) return fail("command log '", path, "' cannot be written");
+    return std::unique_ptr<FileLog>(new FileLog(file));
+  }
+  ~FileLog() override { std::fclose(file_); }
+  void append(std::span<const std::byte> bytes) override {
+    // A full disk makes the log short, which replay accepts; serving goes on.
+    if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) std::clearerr(file_);
+  }
+
+ private:
+  explicit FileLog(std::FILE* file) : file_(file) {}
+  std::FILE* file_;
+};
+
+struct SubmitCommand {
+  RequestId id;
+  GenerateRequest request;
+  Engine::Callback callback;
+  Clock::time_point submitted;
+};
+struct CancelCommand {
+  RequestId id;
+};
+using Command = std::variant<SubmitCommand, CancelCommand>;
+
+/// A request in flight, as the engine's thread sees it.
+struct Flight {
+  Answer answer;
+  Engine::Callback callback;
+  Clock::time_point submitted, started, first_token;
+  bool has_started = false, has_token = false;
+};
+
+}  // namespace
+
+struct Engine::State {
+  explicit State(Loaded parts) : loaded(std::move(parts)) {}
+
+  // Set up by open(), then constant.
+  Loaded loaded;
+  std::unique_ptr<FileLog> log;
+  std::int64_t max_waiting = 0;
+
+  // The engine's thread only.
+  std::unique_ptr<EngineCore> core;
+  std::unique_ptr<ModelExecutor> executor;
+  std::unordered_map<RequestId, Flight> flights;
+  Digest plan_digest;
+  std::int64_t handled_submits = 0;  ///< since the last publish()
+
+  // Shared, under `mutex`.
+  mutable std::mutex mutex;
+  std::condition_variable wake;  ///< commands, or time to stop
+  std::condition_variable idle;  ///< nothing in flight
+  std::deque<Command> inbox;
+  std::uint64_t next_id = 1;
+  std::int64_t in_flight = 0;
+  std::int64_t unseen_submits = 0;  ///< accepted, not yet counted in stats.waiting
+  bool accepting = true, stopping = false;
+  EngineStats stats;
+
+  std::thread thread;
+
+  void run();
+  void handle(SubmitCommand command);
+  void handle(const CancelCommand& command) { core->cancel(command.id); }
+  void step();
+  void deliver(const std::vector<Event>& events, const std::unordered_map<RequestId, std::size_t>& row_of);
+  void on_token(const TokenSampled& event, RowOutput& output);
+  void on_finished(const RequestFinished& event);
+  void end(RequestId id, Finish finish);
+  void publish(std::uint64_t step_ns);
+  std::vector<TokenId> end_tokens(const GenerateRequest& request) const;
+  std::optional<Refusal> check(const GenerateRequest& request) const;
+};
+
+std::vector<TokenId> Engine::State::end_tokens(const GenerateRequest& request) const {
+  std::vector<TokenId> tokens = request.stop_tokens;
+  if (!request.ignore_eos) {
+    const auto own = loaded.tokenizer->end_tokens();
+    tokens.insert(tokens.end(), own.begin(), own.end());
+  }
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  return tokens;
+}
+
+std::optional<Refusal> Engine::State::check(const GenerateRequest& request) const {
+  const auto invalid = [](std::string field, std::string message) {
+    return Refusal{Refusal::Kind::invalid, std::move(message), std::move(field)};
+  };
+  const std::int64_t vocab = loaded.info.vocab_size;
+  const auto is_token = [vocab](TokenId token) { return token.value >= 0 && token.value < vocab; };
+  if (request.prompt.empty()) return invalid("prompt", "the prompt is empty; wanted at least one token");
+  for (TokenId token : request.prompt) {
+    if (!is_token(token)) {
+      return invalid("prompt", cat("token id ", token, " is outside the vocabulary [0, ", vocab, ")"));
+    }
+  }
+  for (TokenId token : request.stop_tokens) {
+    if (!is_token(token)) {
+      return invalid("stop_token_ids", cat("token id ", token, " is outside the vocabulary [0, ", vocab, ")"));
+    }
+  }
+  for (const auto& bias : request.sampling.logit_bias) {
+    if (!is_token(bias.token)) {
+      return invalid("logit_bias", cat("token id ", bias.token, " is outside the vocabulary [0, ", vocab, ")"));
+    }
+  }
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  if (request.max_tokens && *request.max_tokens < 0) {
+    return invalid("max_tokens", cat("found ", *request.max_tokens, ", wanted 0 or more"));
+  }
+  if (request.scoring && (request.scoring->from < 0 || request.scoring->from >= prompt)) {
+    return invalid("from", cat("found ", request.scoring->from, ", wanted a position in [0, ", prompt, ")"));
+  }
+  const std::int64_t answer = request.max_tokens.value_or(1);
+  const std::int64_t pool = loaded.info.num_blocks * loaded.info.block_size;
+  if (prompt + answer > loaded.info.context) {
+    return invalid(
+        prompt + 1 > loaded.info.context ? "prompt" : "max_tokens",
+        cat("the context is ", loaded.info.context, " tokens; the prompt has ", prompt, " and ",
+            request.max_tokens ? cat("max_tokens is ", answer) : "one more must fit", ", together ", prompt + answer));
+  }
+  if (prompt + answer > pool) {
+    return invalid(prompt + 1 > pool ? "prompt" : "max_tokens",
+                   cat("the KV cache holds ", pool, " tokens; the prompt has ", prompt, " and ",
+                       request.max_tokens ? cat("max_tokens is ", answer) : "one more must fit", ", together ",
+                       prompt + answer, "; start with more --kv-memory"));
+  }
+  return std::nullopt;
+}
+
+void Engine::State::run() {
+  while (true) {
+    std::deque<Command> commands;
+    {
+      std::unique_lock lock(mutex);
+      wake.wait(lock, [&] { return !inbox.empty() || stopping || core->has_work(); });
+      if (stopping && inbox.empty() && flights.empty()) return;
+      commands.swap(inbox);
+    }
+    for (Command& command : commands) {
+      std::visit([this](auto&& c) { handle(std::move(c)); }, std::move(command));
+    }
+    if (stopping) {
+      std::vector<RequestId> left;
+      for (const auto& [id, flight] : flights) left.push_back(id);
+      std::sort(left.begin(), left.end());
+      for (RequestId id : left) core->cancel(id);
+    }
+    deliver(core->take_events(), {});
+    publish(0);
+    if (core->has_work()) step();
+  }
+}
+
+void Engine::State::handle(SubmitCommand command) {
+  ++handled_submits;
+  CoreRequest request{
+      .id = command.id,
+      .prompt = command.request.prompt,
+      .max_tokens = command.request.max_tokens,
+      .stop_tokens = end_tokens(command.request),
+      .min_tokens = command.request.min_tokens,
+  };
+  if (command.request.scoring) request.logits_from = command.request.scoring->from;
+  executor->add(command.id, command.request, request.stop_tokens);
+  flights.emplace(command.id, Flight{Answer(command.id, command.request, *loaded.tokenizer),
+                                     std::move(command.callback), command.submitted});
+  if (auto refusal = core->submit(std::move(request))) {
+    end(command.id, Finish{.reason = FinishReason::failed, .message = refusal->message});
+  }
+}
+
+void Engine::State::step() {
+  const auto start = Clock::now();
+  const BatchPlan& plan = core->plan_step();
+  plan_digest.add(plan.digest());
+  std::unordered_map<RequestId, std::size_t> row_of;
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    row_of.emplace(plan.rows[r].request, r);
+    Flight& flight = flights.at(plan.rows[r].request);
+    if (!flight.has_started) flight.started = start;
+    flight.has_started = true;
+  }
+  const StepResult result = executor->execute(plan);
+  for (const auto& [request, row] : row_of) {
+    flights.at(request).answer.add_scores(std::move(executor->outputs()[row].scores));
+  }
+  deliver(core->commit(result), row_of);
+  deliver(core->take_events(), row_of);  // of requests that a stop string ended
+  for (auto& [request, row] : row_of) {
+    auto flight = flights.find(request);
+    if (flight != flights.end() && flight->second.answer.has_delta()) {
+      flight->second.callback(flight->second.answer.take_delta());
+    }
+  }
+  publish(elapsed_ns(start, Clock::now()));
+}
+
+void Engine::State::deliver(const std::vector<Event>& events,
+                            const std::unordered_map<RequestId, std::size_t>& row_of) {
+  for (const Event& event : events) {
+    if (const auto* token = std::get_if<TokenSampled>(&event)) {
+      on_token(*token, executor->outputs()[row_of.at(token->request)]);
+    } else if (const auto* finished = std::get_if<RequestFinished>(&event)) {
+      on_finished(*finished);
+    }
+  }
+}
+
+void Engine::State::on_token(const TokenSampled& event, RowOutput& output) {
+  Flight& flight = flights.at(event.request);
+  if (!flight.has_token) flight.first_token = Clock::now();
+  flight.has_token = true;
+  output.token.token = event.token;
+  if (flight.answer.add(std::move(output.token))) core->finish(event.request);
+}
+
+void Engine::State::on_finished(const RequestFinished& event) {
+  Flight& flight = flights.at(event.request);
+  switch (event.reason) {
+    case quire::FinishReason::stop_token: {
+      Finish finish{.reason = FinishReason::stop};
+      if (!loaded.tokenizer->is_end(event.stop_token)) finish.stop_token = event.stop_token;
+      return end(event.request, std::move(finish));
+    }
+    case quire::FinishReason::length:
+      return end(event.request, {.reason = FinishReason::length});
+    case quire::FinishReason::cancelled:
+      return end(event.request, {.reason = FinishReason::cancelled, .message = "cancelled"});
+    case quire::FinishReason::failed:
+      return end(event.request, {.reason = FinishReason::failed,
+                                 .message = "the model gave a value that is not finite for this request"});
+    case quire::FinishReason::stopped_by_caller:
+      flight.answer.finish_by_stop_string();
+      return end(event.request, {});
+  }
+}
+
+/// Delivers the last delta and forgets the request.
+void Engine::State::end(RequestId id, Finish finish) {
+  auto node = flights.extract(id);
+  Flight& flight = node.mapped();
+  flight.answer.finish(std::move(finish));
+  Delta delta = flight.answer.take_delta();
+  const auto now = Clock::now();
+  const auto started = flight.has_started ? flight.started : now;
+  const auto first_token = flight.has_token ? flight.first_token : now;
+  delta.timings = {elapsed_ns(flight.submitted, started), elapsed_ns(started, first_token),
+                   elapsed_ns(first_token, now)};
+  executor->remove(id);
+  const FinishReason reason = delta.finish->reason;
+  flight.callback(std::move(delta));
+
+  std::lock_guard lock(mutex);
+  if (reason == FinishReason::stop) ++stats.finished_stop;
+  if (reason == FinishReason::length) ++stats.finished_length;
+  if (reason == FinishReason::cancelled) ++stats.finished_cancelled;
+  if (reason == FinishReason::failed) ++stats.finished_failed;
+  if (--in_flight == 0) idle.notify_all();
+}
+
+void Engine::State::publish(std::uint64_t step_ns) {
+  const CoreCounters& counters = core->counters();
+  const KvCapacity capacity = core->kv_capacity();
+  std::lock_guard lock(mutex);
+  unseen_submits -= std::exchange(handled_submits, 0);
+  stats.running = core->num_running();
+  stats.waiting = core->num_waiting();
+  stats.blocks_used = capacity.used_blocks();
+  stats.blocks_total = capacity.num_blocks;
+  stats.steps = counters.steps;
+  stats.prompt_tokens = counters.prompt_tokens;
+  stats.generated_tokens = counters.generated_tokens;
+  stats.preemptions = counters.preemptions;
+  stats.step_ns += step_ns;
+  stats.plan_digest = plan_digest.value();
+}
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Engine::~Engine() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->accepting = false;
+    state_->stopping = true;
+  }
+  state_->wake.notify_all();
+  if (state_->thread.joinable()) state_->thread.join();
+}
+
+Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
+  QUIRE_TRY(Loaded loaded, load(options));
+  auto state = std::make_unique<State>(std::move(loaded));
+  state->max_waiting = options.max_waiting;
+  if (!options.command_log.empty()) {
+    QUIRE_TRY(state->log, FileLog::open(options.command_log));
+  }
+  const EngineInfo& info = state->loaded.info;
+  const CoreOptions core_options{
+      .block_size = static_cast<std::int32_t>(info.block_size),
+      .num_blocks = static_cast<std::int32_t>(info.num_blocks),
+      .context_tokens = static_cast<std::int32_t>(info.context),
+      .token_budget = static_cast<std::int32_t>(info.max_batch_tokens),
+      .max_rows = static_cast<std::int32_t>(info.max_batch_rows),
+  };
+  QUIRE_TRY(state->core, EngineCore::create(core_options, state->log.get()));
+  state->executor =
+      std::make_unique<ModelExecutor>(*state->loaded.model, *state->loaded.store, *state->loaded.pool, info.cpu_tier);
+  state->publish(0);
+  State* raw = state.get();
+  std::unique_ptr<Engine> engine(new Engine(std::move(state)));
+  raw->thread = std::thread([raw] { raw->run(); });
+  return engine;
+}
+
+const EngineInfo& Engine::info() const { return state_->loaded.info; }
+const Tokenizer& Engine::tokenizer() const { return *state_->loaded.tokenizer; }
+const ChatTemplate* Engine::chat_template() const {
+  return state_->loaded.chat_template ? &*state_->loaded.chat_template : nullptr;
+}
+
+Submitted Engine::submit(GenerateRequest request, Callback callback) {
+  State& state = *state_;
+  std::optional<Refusal> refusal = state.check(request);
+  std::lock_guard lock(state.mutex);
+  if (!refusal && !state.accepting) refusal = Refusal{Refusal::Kind::stopping, "the engine is shutting down", ""};
+  if (!refusal && state.stats.waiting + state.unseen_submits >= state.max_waiting) {
+    refusal =
+        Refusal{Refusal::Kind::overloaded, cat("the queue is full: ", state.max_waiting, " requests are waiting"), ""};
+  }
+  if (refusal) {
+    ++state.stats.refused;
+    return {std::nullopt, std::move(*refusal)};
+  }
+  const RequestId id{state.next_id++};
+  ++state.in_flight;
+  ++state.unseen_submits;
+  state.inbox.push_back(SubmitCommand{id, std::move(request), std::move(callback), Clock::now()});
+  state.wake.notify_one();
+  return {id, {}};
+}
+
+void Engine::cancel(RequestId id) {
+  std::lock_guard lock(state_->mutex);
+  state_->inbox.push_back(CancelCommand{id});
+  state_->wake.notify_one();
+}
+
+void Engine::stop_accepting() {
+  std::lock_guard lock(state_->mutex);
+  state_->accepting = false;
+}
+
+bool Engine::wait_idle(std::uint64_t timeout_ms) {
+  std::unique_lock lock(state_->mutex);
+  return state_->idle.wait_for(lock, std::chrono::milliseconds(timeout_ms), [&] { return state_->in_flight == 0; });
+}
+
+EngineStats Engine::stats() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->stats;
+}
+
+}  // namespace quire::engine

@@ -1,0 +1,164 @@
+#include "quire/engine/loading.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "quire/engine/memory.h"
+#include "quire/engine/tokenizer_data.h"
+
+namespace quire::engine {
+namespace {
+
+/// Of the memory that is free once the weights are loaded, the share that the KV pool takes by default. The rest is for
+/// whatever else runs on the machine.
+constexpr std::uint64_t kKvShare = 4;
+
+Result<void> check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (low <= value && value <= high) return {};
+  return fail(name, " is ", value, "; wanted ", low, " to ", high);
+}
+
+Result<void> check(const EngineOptions& options) {
+  constexpr std::int64_t kBlockSizes[] = {8, 16, 32, 64, 128};
+  if (std::find(std::begin(kBlockSizes), std::end(kBlockSizes), options.block_size) == std::end(kBlockSizes)) {
+    return fail("block size is ", options.block_size, "; wanted 8, 16, 32, 64 or 128");
+  }
+  QUIRE_TRY_VOID(check_range("threads", options.threads, 0, 1024));
+  QUIRE_TRY_VOID(check_range("max batch tokens", options.max_batch_tokens, 1, 65536));
+  QUIRE_TRY_VOID(check_range("max batch rows", options.max_batch_rows, 1, 65536));
+  QUIRE_TRY_VOID(check_range("max waiting", options.max_waiting, 1, 1'000'000));
+  QUIRE_TRY_VOID(check_range("context", options.context, 0, std::int64_t{1} << 30));
+  return {};
+}
+
+/// The type that most of the weights' bytes have: "Q4_1".
+std::string dominant_type(const model::GgufFile& file) {
+  std::int64_t bytes[std::size(kAllDTypes)] = {};
+  for (const auto& tensor : file.tensors()) bytes[static_cast<int>(tensor.dtype)] += tensor.bytes;
+  const auto best = std::max_element(std::begin(bytes), std::end(bytes)) - std::begin(bytes);
+  return std::string(info(kAllDTypes[best]).name);
+}
+
+std::int64_t count_parameters(const model::GgufFile& file) {
+  std::int64_t count = 0;
+  for (const auto& tensor : file.tensors()) count += tensor.rows() * tensor.cols();
+  return count;
+}
+
+std::string gib(std::uint64_t bytes) {
+  const auto tenths = static_cast<std::uint64_t>(static_cast<double>(bytes) / (1 << 30) * 10 + 0.5);
+  return cat(tenths / 10, '.', tenths % 10, " GiB");
+}
+
+/// Chooses the pool: as asked, or a share of what is free; never more than the requests that run at once can use.
+Result<void> plan_kv(const EngineOptions& options, std::int64_t block_bytes, EngineInfo& info) {
+  const FreeMemory free = free_memory();
+  info.free_memory_bytes = free.bytes;
+  info.kv_bytes_per_token = block_bytes / options.block_size;
+  const std::int64_t blocks_per_request = ceil_div(info.context, options.block_size);
+  const std::int64_t usable = blocks_per_request * options.max_batch_rows;
+  std::uint64_t bytes = options.kv_memory_bytes;
+  if (bytes == 0) {
+    bytes = free.bytes / kKvShare;
+    info.kv_memory_why = cat("a quarter of the ", gib(free.bytes), " free ", free.source);
+  } else if (free.bytes != 0 && bytes > free.bytes) {
+    return fail("KV memory of ", gib(bytes), " was asked for; ", gib(free.bytes), " are free ", free.source);
+  } else {
+    info.kv_memory_why = "as asked";
+  }
+  const auto room = static_cast<std::int64_t>(bytes / static_cast<std::uint64_t>(block_bytes));
+  info.num_blocks = std::min({room, usable, std::int64_t{1} << 30});
+  if (info.num_blocks == usable && room > usable) {
+    info.kv_memory_why = cat("all that ", options.max_batch_rows, " requests of full context can use");
+  }
+  if (info.num_blocks < 1) {
+    return fail("KV memory of ", bytes, " bytes (", info.kv_memory_why, ") is less than one block of ", block_bytes,
+                " bytes; give more with --kv-memory");
+  }
+  info.kv_bytes = static_cast<std::uint64_t>(info.num_blocks * block_bytes);
+  // Without an explicit context, no more is promised to a request than the pool holds.
+  if (options.context == 0) info.context = std::min(info.context, info.num_blocks * options.block_size);
+  return {};
+}
+
+/// The pool's memory is touched now: a machine that cannot give it fails here, not in the middle of a request.
+void touch(ThreadPool& pool, attention::KvStore& store) {
+  constexpr std::int64_t kPage = 4096;
+  const auto memory = store.memory();
+  const auto pages = static_cast<std::int64_t>(memory.size()) / kPage;
+  pool.run([&](Worker& worker) {
+    worker.for_each(pages, 512, [&](std::int64_t page) {
+      *const_cast<volatile std::byte*>(memory.data() + page * kPage) = std::byte{0};
+    });
+  });
+}
+
+}  // namespace
+
+Result<Loaded> load(const EngineOptions& options) {
+  QUIRE_TRY_VOID(check(options));
+  QUIRE_TRY(attention::KvType kv_type, attention::parse_kv_type(options.kv_type));
+  QUIRE_TRY(CpuChoice cpu, choose_cpu_tier(options.cpu_tier));
+  QUIRE_TRY(model::GgufFile file, model::GgufFile::open(options.model_path));
+
+  Loaded loaded;
+  QUIRE_TRY(TokenizerData data, tokenizer_data(file));
+  QUIRE_TRY(loaded.tokenizer, Tokenizer::create(std::move(data)));
+  QUIRE_TRY(std::optional<std::string> source, chat_template_source(file));
+  if (source) {
+    QUIRE_TRY(loaded.chat_template, ChatTemplate::parse(*source));
+  }
+  QUIRE_TRY(model::ModelConfig config, model::read_config(file));
+  if (config.vocab_size != loaded.tokenizer->vocab_size()) {
+    return fail("the model has ", config.vocab_size, " rows of embeddings, its tokenizer ",
+                loaded.tokenizer->vocab_size(), " tokens; wanted the same number");
+  }
+
+  EngineInfo& info = loaded.info;
+  info.model_context = config.context;
+  info.context = options.context == 0 ? config.context : options.context;
+  if (info.context > config.context) {
+    return fail("a context of ", info.context, " tokens was asked for; the model was made for ", config.context);
+  }
+  const int threads = options.threads == 0 ? available_cores() : options.threads;
+  loaded.pool = std::make_unique<ThreadPool>(threads);
+  QUIRE_TRY(loaded.model, model::Model::load(file, *loaded.pool,
+                                             {.tier = cpu.tier,
+                                              .max_context = info.context,
+                                              .max_batch_tokens = options.max_batch_tokens,
+                                              .max_logit_rows = std::min<std::int64_t>(options.max_batch_rows, 64),
+                                              .f32_weights = options.reference_arithmetic,
+                                              .progress = options.progress}));
+
+  const attention::KvLayout layout{
+      .num_layers = config.num_layers,
+      .num_kv_heads = config.num_kv_heads,
+      .head_dim = config.head_dim,
+      .block_size = options.block_size,
+      .type = options.reference_arithmetic ? attention::KvType::f32 : kv_type,
+  };
+  QUIRE_TRY_VOID(plan_kv(options, layout.block_bytes(), info));
+  loaded.store = std::make_unique<attention::KvStore>(layout, info.num_blocks + 1);
+  touch(*loaded.pool, *loaded.store);
+
+  info.model_name = config.name.empty() ? config.architecture : config.name;
+  info.architecture = config.architecture;
+  info.quantization = options.reference_arithmetic ? dominant_type(file) + " as F32" : dominant_type(file);
+  info.model_path = options.model_path;
+  info.file_bytes = file.file_bytes();
+  info.num_parameters = count_parameters(file);
+  info.num_layers = config.num_layers;
+  info.vocab_size = config.vocab_size;
+  info.threads = threads;
+  info.cpu_tier = cpu.tier;
+  info.cpu_tier_why = cpu.why;
+  info.kv_type = attention::to_string(layout.type);
+  info.block_size = options.block_size;
+  info.weight_bytes = loaded.model->weight_bytes();
+  info.scratch_bytes = loaded.model->scratch_bytes();
+  info.max_batch_tokens = options.max_batch_tokens;
+  info.max_batch_rows = options.max_batch_rows;
+  return loaded;
+}
+
+}  // namespace quire::engine

@@ -1,0 +1,29 @@
+#pragma once
+// loading: everything between a path and a model that can run: the file, the tokenizer, the template, the packed
+// weights, the KV pool and how large it may be.
+
+#include <memory>
+#include <optional>
+
+#include "quire/attention/kv_store.h"
+#include "quire/base/thread_pool.h"
+#include "quire/engine/engine.h"
+#include "quire/model/model.h"
+#include "quire/text/chat_template.h"
+#include "quire/text/tokenizer.h"
+
+namespace quire::engine {
+
+struct Loaded {
+  EngineInfo info;
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<attention::KvStore> store;
+};
+
+/// An error names the option, key or tensor at fault and what to do.
+Result<Loaded> load(const EngineOptions& options);
+
+}  // namespace quire::engine
