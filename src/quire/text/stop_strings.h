@@ -1,7 +1,8 @@
 #pragma once
 // StopMatcher: watches the text of one stream for stop strings and holds back what could be the beginning of one.
 // Invariants, whatever the split of the text into pieces:
-//  1. the emitted strings joined are the text before the stop string, or all of the text (after finish()) if none occurs;
+//  1. the emitted strings joined are the text before the stop string, or all of the text (after finish()) if none
+//  occurs;
 //  2. the stop string that ends first in the text wins; of several that end at the same byte, the longest;
 //  3. no byte of the matched stop string, and nothing after it, is emitted;
 //  4. no more is held than the longest suffix of the text that begins a stop string, so what cannot be part of one

@@ -2,7 +2,8 @@
 // Tokenizer: text to token ids and back, from the vocabulary that a model file carries. Two kinds, by
 // TokenizerData::model:
 //
-//  "gpt2"   byte-level BPE: the text is cut into words by the pre-tokenizer named in `pre`, each word's bytes are merged
+//  "gpt2"   byte-level BPE: the text is cut into words by the pre-tokenizer named in `pre`, each word's bytes are
+//  merged
 //           by the rank of `merges`. Pre-tokenizers: "smollm", "gpt-2", "llama-bpe", "qwen2" (a closed list; another
 //           name is an error, since a near miss would give wrong ids without a sign of it). "qwen2" text is brought to
 //           Unicode NFC first, as the original tokenizer does (llama.cpp does not). "llama-bpe" takes a word that is in
@@ -13,7 +14,8 @@
 //           their neighbours; that is the original SentencePiece's order. Ties between equal scores go to the left.
 //
 // Choices where other implementations differ:
-//  1. Control and unknown tokens (types 3 and 2) in the text are text, unless SpecialTokens::parsed. User-defined tokens
+//  1. Control and unknown tokens (types 3 and 2) in the text are text, unless SpecialTokens::parsed. User-defined
+//  tokens
 //     (type 4) are always recognised. At a position the longest token wins.
 //  2. add_space_prefix ("llama" only) puts U+2581 before the text and before each piece that follows a parsed control
 //     token, also where the piece begins with a space: the behaviour that Hugging Face calls legacy.
@@ -41,13 +43,13 @@ namespace quire {
 
 /// A tokenizer as plain data, in the terms of GGUF. Built by whoever reads the model file.
 struct TokenizerData {
-  std::string model;                  ///< tokenizer.ggml.model: "gpt2" or "llama"
-  std::string pre;                    ///< tokenizer.ggml.pre; empty if the file has none
-  std::vector<std::string> tokens;    ///< [vocab_size]
-  std::vector<float> scores;          ///< [vocab_size] for "llama"; may be empty for "gpt2"
-  std::vector<std::int32_t> types;    ///< [vocab_size] 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte;
-                                      ///< empty: all normal
-  std::vector<std::string> merges;    ///< "left right", in order of rank; "gpt2" only
+  std::string model;                ///< tokenizer.ggml.model: "gpt2" or "llama"
+  std::string pre;                  ///< tokenizer.ggml.pre; empty if the file has none
+  std::vector<std::string> tokens;  ///< [vocab_size]
+  std::vector<float> scores;        ///< [vocab_size] for "llama"; may be empty for "gpt2"
+  std::vector<std::int32_t> types;  ///< [vocab_size] 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte;
+                                    ///< empty: all normal
+  std::vector<std::string> merges;  ///< "left right", in order of rank; "gpt2" only
   std::optional<TokenId> bos, eos, eot, unk, pad;
   bool add_bos = false;
   bool add_eos = false;
@@ -79,7 +81,7 @@ struct TextRange {
 class Tokenizer {
  public:
   /// Largest text of one encode().
-  static constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
+  static constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;
   static constexpr std::size_t kMaxSpecialTokenBytes = 1024;
 
   /// Errors: another model or pre-tokenizer, arrays of unequal length, an id outside the vocabulary, a merge of unknown
@@ -96,8 +98,7 @@ class Tokenizer {
   /// As encode(text, SpecialTokens::parsed), but a control token that touches one of the `plain` ranges is text. For a
   /// rendered chat template, where the ranges are what came from messages: the template's control tokens count, those
   /// that a message spells (wholly or in part) do not. Ranges are sorted, disjoint and within the text.
-  Result<std::vector<TokenId>> encode_with_plain_ranges(std::string_view text,
-                                                        std::span<const TextRange> plain) const;
+  Result<std::vector<TokenId>> encode_with_plain_ranges(std::string_view text, std::span<const TextRange> plain) const;
 
   /// The bytes that a token stands for: possibly part of a character; of a control token its name, as in
   /// "<|im_end|>". Valid as long as the tokenizer. Empty for an id outside the vocabulary.
@@ -121,8 +122,8 @@ class Tokenizer {
   bool add_eos() const;
   bool add_space_prefix() const;
 
-  /// The ids that end a generation, sorted: eos, eot, extra_end_tokens, and those of these names that are control tokens
-  /// of the vocabulary: <|im_end|> <|endoftext|> <|eot_id|> <|eom_id|> <|end_of_text|> <|end|> <|return|>
+  /// The ids that end a generation, sorted: eos, eot, extra_end_tokens, and those of these names that are control
+  /// tokens of the vocabulary: <|im_end|> <|endoftext|> <|eot_id|> <|eom_id|> <|end_of_text|> <|end|> <|return|>
   /// <end_of_turn> <EOT> <|EOT|> <_EOT_> <|end_of_turn|> </s>.
   std::span<const TokenId> end_tokens() const;
   bool is_end(TokenId id) const;

@@ -25,8 +25,8 @@ struct Utf8Step {
     incomplete,  ///< all of the bytes given, `length` of them (1 to 3), begin a character and end too early
   };
   Kind kind;
-  std::uint8_t length;   ///< at least 1
-  char32_t code_point;   ///< of a character; otherwise U+FFFD
+  std::uint8_t length;  ///< at least 1
+  char32_t code_point;  ///< of a character; otherwise U+FFFD
 };
 
 /// Looks at the first bytes of `bytes`, which is not empty.
