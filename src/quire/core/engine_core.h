@@ -25,7 +25,6 @@
 // Thread-safety: none; one thread at a time. Commands (submit, cancel, finish) must not come between plan_step and
 // commit: whoever runs the steps keeps them until then.
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,6 +36,7 @@
 #include "quire/core/executor.h"
 #include "quire/kv/kv_manager.h"
 #include "quire/sched/batch_plan.h"
+#include "quire/sched/counters.h"
 #include "quire/sched/options.h"
 #include "quire/sched/request.h"
 
@@ -44,26 +44,6 @@ namespace quire {
 
 class CommandSink;
 class Scheduler;
-
-/// Totals since the start, for metrics.
-struct CoreCounters {
-  std::uint64_t steps = 0;
-  std::uint64_t submitted = 0;  ///< accepted
-  std::uint64_t refused = 0;
-  std::array<std::uint64_t, 5> finished{};  ///< by FinishReason
-  std::uint64_t preemptions = 0;
-  std::uint64_t prompt_tokens = 0;      ///< of accepted requests
-  std::uint64_t computed_tokens = 0;    ///< tokens of all rows
-  std::uint64_t recomputed_tokens = 0;  ///< of these: positions computed again after a preemption
-  std::uint64_t generated_tokens = 0;   ///< TokenSampled events
-  std::uint64_t copied_blocks = 0;
-
-  std::uint64_t finished_total() const {
-    std::uint64_t total = 0;
-    for (std::uint64_t count : finished) total += count;
-    return total;
-  }
-};
 
 class EngineCore {
  public:
@@ -115,11 +95,14 @@ class EngineCore {
 
  private:
   EngineCore(const CoreOptions& options, CommandSink* sink);
+  bool end(RequestId request, FinishReason reason);
+  void commit_row(const PlanRow& row, const RowResult& result);
 
   CommandSink* sink_;
   std::unique_ptr<KvManager> kv_;
   std::unique_ptr<Scheduler> scheduler_;
   BatchPlan plan_;
+  std::vector<Event> events_;
   bool plan_is_open_ = false;  ///< planned, not committed
 };
 

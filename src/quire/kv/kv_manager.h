@@ -74,6 +74,9 @@ class KvManager {
   /// Sequences that hold memory.
   virtual std::int32_t num_sequences() const = 0;
 
+  /// Positions reserved for the sequence; 0 if it does not exist.
+  virtual std::int64_t reserved_tokens(SequenceId sequence) const = 0;
+
   virtual void begin_plan() = 0;
 
   /// At most one reservation a sequence in a plan, none for one released in it; num_tokens >= what it has reserved.

@@ -31,6 +31,7 @@ class PagedKvManager final : public KvManager {
   KvCapacity capacity() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override;
   std::int32_t num_sequences() const override;
+  std::int64_t reserved_tokens(SequenceId sequence) const override;
 
   void begin_plan() override;
   bool plan_reserve(SequenceId sequence, std::int64_t num_tokens) override;

@@ -10,7 +10,7 @@ namespace quire {
 
 struct CoreOptions {
   std::int32_t block_size = 16;     ///< tokens a block: 8, 16, 32, 64 or 128
-  std::int32_t num_blocks = 0;      ///< blocks of the pool, the null block not counted; >= 1
+  std::int32_t num_blocks = 0;      ///< blocks of the pool, the null block not counted; 1 to 2^24
   std::int32_t context_tokens = 0;  ///< longest sequence the model takes, prompt and generated tokens; >= 1
   std::int32_t token_budget = 512;  ///< tokens computed in a step; >= 1
   std::int32_t max_rows = 256;      ///< sequences in a step; >= 1. At most min(max_rows, token_budget) run at a time

@@ -1,0 +1,178 @@
+#include "quire/core/command_log.h"
+
+#include "quire/core/command_log_records.h"
+#include "quire/core/engine_core.h"
+
+namespace quire {
+namespace {
+
+std::vector<TokenId> get_tokens(ByteReader& in) {
+  std::vector<TokenId> tokens(in.get_count(4));
+  for (TokenId& token : tokens) token.value = in.get<std::int32_t>();
+  return tokens;
+}
+
+std::optional<std::int32_t> get_optional(ByteReader& in) {
+  const bool has_value = in.get<std::uint8_t>() != 0;
+  const auto value = in.get<std::int32_t>();
+  return has_value ? std::optional(value) : std::nullopt;
+}
+
+CoreRequest get_submit(ByteReader& in) {
+  CoreRequest request;
+  request.id = RequestId{in.get<std::uint64_t>()};
+  request.prompt = get_tokens(in);
+  request.max_tokens = get_optional(in);
+  request.stop_tokens = get_tokens(in);
+  request.min_tokens = in.get<std::int32_t>();
+  request.logits_from = get_optional(in);
+  request.priority = in.get<std::int32_t>();
+  return request;
+}
+
+StepResult get_commit(ByteReader& in) {
+  StepResult result;
+  result.elapsed_ns = in.get<std::uint64_t>();
+  result.rows.resize(in.get_count(5));
+  for (RowResult& row : result.rows) {
+    row.token.value = in.get<std::int32_t>();
+    row.failed = in.get<std::uint8_t>() != 0;
+  }
+  return result;
+}
+
+Result<CoreOptions> get_header(ByteReader& in) {
+  std::string magic(kLogMagic.size(), '\0');
+  for (char& c : magic) c = static_cast<char>(in.get<std::uint8_t>());
+  if (in.failed() || magic != kLogMagic) return fail("not a command log: it does not begin with ", kLogMagic);
+  const auto version = in.get<std::uint32_t>();
+  if (!in.failed() && version != kLogVersion)
+    return fail("command log of version ", version, "; this program reads version ", kLogVersion);
+  CoreOptions options;
+  options.block_size = in.get<std::int32_t>();
+  options.num_blocks = in.get<std::int32_t>();
+  options.context_tokens = in.get<std::int32_t>();
+  options.token_budget = in.get<std::int32_t>();
+  options.max_rows = in.get<std::int32_t>();
+  options.watermark_blocks = in.get<std::int32_t>();
+  options.queue_policy = in.get_text();
+  options.victim_policy = in.get_text();
+  if (in.failed()) return fail("the command log ends within its header, at byte ", in.position());
+  return options;
+}
+
+/// Runs the records of a log on a core. Every record is compared with what the core can accept before it is applied.
+class Replayer {
+ public:
+  Replayer(ByteReader& in, EngineCore& core, Replay& replay) : in_(in), core_(core), replay_(replay) {}
+
+  Result<void> run() {
+    while (in_.bytes_left() > 0 && !replay_.first_difference) {
+      record_at_ = in_.position();
+      QUIRE_TRY_VOID(run_record(in_.get<std::uint8_t>()));
+      for (Event& event : core_.take_events()) replay_.events.push_back(event);
+    }
+    return {};
+  }
+
+ private:
+  Result<void> run_record(std::uint8_t tag) {
+    switch (static_cast<LogTag>(tag)) {
+      case LogTag::submit:
+        return run_submit();
+      case LogTag::cancel:
+        return run_cancel();
+      case LogTag::finish:
+        return run_finish();
+      case LogTag::plan:
+        return run_plan();
+      case LogTag::commit:
+        return run_commit();
+    }
+    return error("its tag is ", static_cast<int>(tag), ", tags are 1 to 5");
+  }
+
+  Result<void> run_submit() {
+    CoreRequest request = get_submit(in_);
+    QUIRE_TRY_VOID(check_command());
+    static_cast<void>(core_.submit(std::move(request)));  // a refusal then is a refusal now
+    return {};
+  }
+
+  Result<void> run_cancel() {
+    const RequestId request{in_.get<std::uint64_t>()};
+    QUIRE_TRY_VOID(check_command());
+    core_.cancel(request);
+    return {};
+  }
+
+  Result<void> run_finish() {
+    const RequestId request{in_.get<std::uint64_t>()};
+    const auto reason = in_.get<std::uint8_t>();
+    QUIRE_TRY_VOID(check_command());
+    if (reason > static_cast<std::uint8_t>(FinishReason::stopped_by_caller))
+      return error("its finish reason is ", static_cast<int>(reason));
+    core_.finish(request, static_cast<FinishReason>(reason));
+    return {};
+  }
+
+  Result<void> run_plan() {
+    const auto step = in_.get<std::uint64_t>();
+    const auto digest = in_.get<std::uint64_t>();
+    if (in_.failed()) return cut();
+    if (open_plan_) return error("a plan comes before the commit of the last one");
+    open_plan_ = &core_.plan_step();
+    if (open_plan_->step != step) return error("it plans step ", step, ", due is step ", open_plan_->step);
+    replay_.plan_digests.push_back(open_plan_->digest());
+    if (replay_.plan_digests.back() != digest) replay_.first_difference = step;
+    return {};
+  }
+
+  Result<void> run_commit() {
+    const StepResult result = get_commit(in_);
+    if (in_.failed()) return cut();
+    if (!open_plan_) return error("a commit comes without a plan");
+    const std::vector<PlanRow>& rows = open_plan_->rows;
+    if (result.rows.size() != rows.size())
+      return error("it commits ", result.rows.size(), " rows, the plan has ", rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (rows[i].samples && !result.rows[i].failed && result.rows[i].token.value < 0)
+        return error("row ", i, " has token ", result.rows[i].token);
+    open_plan_ = nullptr;
+    for (Event& event : core_.commit(result)) replay_.events.push_back(event);
+    return {};
+  }
+
+  Result<void> check_command() {
+    if (in_.failed()) return cut();
+    if (open_plan_) return error("a command comes between a plan and its commit");
+    ++replay_.num_commands;
+    return {};
+  }
+
+  Error cut() const { return fail("command log: the record at byte ", record_at_, " is cut"); }
+
+  template <class... Args>
+  Error error(const Args&... args) const {
+    return fail("command log: the record at byte ", record_at_, " is wrong: ", args...);
+  }
+
+  ByteReader& in_;
+  EngineCore& core_;
+  Replay& replay_;
+  std::size_t record_at_ = 0;
+  const BatchPlan* open_plan_ = nullptr;
+};
+
+}  // namespace
+
+Result<Replay> replay(std::span<const std::byte> log, CommandSink* sink) {
+  ByteReader in(log);
+  Replay replay;
+  QUIRE_TRY(replay.options, get_header(in));
+  QUIRE_TRY(const std::unique_ptr<EngineCore> core, EngineCore::create(replay.options, sink));
+  QUIRE_TRY_VOID(Replayer(in, *core, replay).run());
+  return replay;
+}
+
+}  // namespace quire

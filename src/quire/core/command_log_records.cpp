@@ -1,0 +1,71 @@
+#include "quire/core/command_log_records.h"
+
+namespace quire {
+namespace {
+
+void put_tokens(ByteWriter& out, const std::vector<TokenId>& tokens) {
+  out.put(static_cast<std::uint32_t>(tokens.size()));
+  for (TokenId token : tokens) out.put(token.value);
+}
+
+void put_optional(ByteWriter& out, std::optional<std::int32_t> value) {
+  out.put(static_cast<std::uint8_t>(value.has_value()));
+  out.put(value.value_or(0));
+}
+
+void put_tag(ByteWriter& out, LogTag tag) { out.put(static_cast<std::uint8_t>(tag)); }
+
+}  // namespace
+
+void put_header(ByteWriter& out, const CoreOptions& options) {
+  for (char c : kLogMagic) out.put(static_cast<std::uint8_t>(c));
+  out.put(kLogVersion);
+  out.put(options.block_size);
+  out.put(options.num_blocks);
+  out.put(options.context_tokens);
+  out.put(options.token_budget);
+  out.put(options.max_rows);
+  out.put(options.watermark_blocks);
+  out.put_text(options.queue_policy);
+  out.put_text(options.victim_policy);
+}
+
+void put_submit(ByteWriter& out, const CoreRequest& request) {
+  put_tag(out, LogTag::submit);
+  out.put(request.id.value);
+  put_tokens(out, request.prompt);
+  put_optional(out, request.max_tokens);
+  put_tokens(out, request.stop_tokens);
+  out.put(request.min_tokens);
+  put_optional(out, request.logits_from);
+  out.put(request.priority);
+}
+
+void put_cancel(ByteWriter& out, RequestId request) {
+  put_tag(out, LogTag::cancel);
+  out.put(request.value);
+}
+
+void put_finish(ByteWriter& out, RequestId request, FinishReason reason) {
+  put_tag(out, LogTag::finish);
+  out.put(request.value);
+  out.put(static_cast<std::uint8_t>(reason));
+}
+
+void put_plan(ByteWriter& out, std::uint64_t step, std::uint64_t digest) {
+  put_tag(out, LogTag::plan);
+  out.put(step);
+  out.put(digest);
+}
+
+void put_commit(ByteWriter& out, const StepResult& result) {
+  put_tag(out, LogTag::commit);
+  out.put(result.elapsed_ns);
+  out.put(static_cast<std::uint32_t>(result.rows.size()));
+  for (const RowResult& row : result.rows) {
+    out.put(row.token.value);
+    out.put(static_cast<std::uint8_t>(row.failed));
+  }
+}
+
+}  // namespace quire

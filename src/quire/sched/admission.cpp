@@ -1,0 +1,68 @@
+// What a request must satisfy to be accepted at all.
+
+#include <algorithm>
+
+#include "quire/base/cat.h"
+#include "quire/sched/scheduler.h"
+
+namespace quire {
+namespace {
+
+Refusal bad_request(std::string message) {
+  return {.reason = Refusal::Reason::bad_request, .message = std::move(message)};
+}
+
+std::optional<Refusal> find_bad_field(const CoreRequest& request) {
+  if (request.prompt.empty()) return bad_request("the prompt is empty; at least one token is needed");
+  for (std::size_t i = 0; i < request.prompt.size(); ++i)
+    if (request.prompt[i].value < 0)
+      return bad_request(cat("prompt token ", i, " is ", request.prompt[i], "; token ids start at 0"));
+  if (request.max_tokens && *request.max_tokens < 0)
+    return bad_request(cat("max_tokens is ", *request.max_tokens, "; at least 0 is needed"));
+  if (request.min_tokens < 0) return bad_request(cat("min_tokens is ", request.min_tokens, "; at least 0 is needed"));
+  const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+  if (request.logits_from && (*request.logits_from < 0 || *request.logits_from >= prompt_tokens))
+    return bad_request(
+        cat("logits_from is ", *request.logits_from, "; the prompt has positions 0 to ", prompt_tokens - 1));
+  return std::nullopt;
+}
+
+std::string needed_text(const CoreRequest& request, std::int64_t needed) {
+  const std::string prompt = cat("the prompt has ", request.prompt.size(), " tokens");
+  if (request.max_tokens)
+    return cat(prompt, " and max_tokens is ", *request.max_tokens, ": ", needed, " tokens are needed");
+  return cat(prompt, ": with one token to generate ", needed, " tokens are needed");
+}
+
+}  // namespace
+
+std::optional<Refusal> Scheduler::find_fault(const CoreRequest& request) const {
+  if (auto refusal = find_bad_field(request)) return refusal;
+  Refusal refusal;
+  refusal.prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+  refusal.max_tokens = request.max_tokens.value_or(1);
+  refusal.needed_tokens = refusal.prompt_tokens + refusal.max_tokens;
+  if (find(request.id)) {
+    refusal.reason = Refusal::Reason::duplicate_id;
+    refusal.message = cat("a request with id ", request.id, " is being served");
+    return refusal;
+  }
+  if (refusal.needed_tokens > options_.context_tokens) {
+    refusal.reason = Refusal::Reason::exceeds_context;
+    refusal.limit_tokens = options_.context_tokens;
+    refusal.message =
+        cat(needed_text(request, refusal.needed_tokens), ", but the context is ", refusal.limit_tokens, " tokens");
+    return refusal;
+  }
+  if (refusal.needed_tokens > options_.pool_tokens()) {
+    refusal.reason = Refusal::Reason::exceeds_pool;
+    refusal.limit_tokens = options_.pool_tokens();
+    refusal.message =
+        cat(needed_text(request, refusal.needed_tokens), ", but the whole KV pool holds ", refusal.limit_tokens,
+            " tokens (", options_.num_blocks, " blocks of ", options_.block_size, ")");
+    return refusal;
+  }
+  return std::nullopt;
+}
+
+}  // namespace quire

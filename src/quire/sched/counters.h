@@ -1,0 +1,28 @@
+#pragma once
+// Totals since the start, for metrics. They decide nothing.
+
+#include <array>
+#include <cstdint>
+
+namespace quire {
+
+struct CoreCounters {
+  std::uint64_t steps = 0;
+  std::uint64_t submitted = 0;              ///< accepted
+  std::uint64_t refused = 0;                ///< not counted in submitted
+  std::array<std::uint64_t, 5> finished{};  ///< by FinishReason
+  std::uint64_t preemptions = 0;
+  std::uint64_t prompt_tokens = 0;      ///< of accepted requests
+  std::uint64_t computed_tokens = 0;    ///< tokens of all rows
+  std::uint64_t recomputed_tokens = 0;  ///< of these: positions computed again after a preemption
+  std::uint64_t generated_tokens = 0;   ///< emitted; stop tokens are not
+  std::uint64_t copied_blocks = 0;      ///< copy-on-write
+
+  std::uint64_t finished_total() const {
+    std::uint64_t total = 0;
+    for (std::uint64_t count : finished) total += count;
+    return total;
+  }
+};
+
+}  // namespace quire

@@ -1,0 +1,35 @@
+#include "quire/sched/options.h"
+
+#include "quire/kv/paged_kv_manager.h"
+#include "quire/sched/policy.h"
+
+namespace quire {
+namespace {
+
+Result<void> check_at_least_one(const char* name, std::int32_t value) {
+  if (value < 1) return fail("option ", name, " is ", value, "; at least 1 is needed");
+  return {};
+}
+
+/// About 400 MB of bookkeeping; a bound for logs and flags, far above any pool.
+constexpr std::int32_t kMaxBlocks = 1 << 24;
+
+}  // namespace
+
+Result<void> check_options(const CoreOptions& options) {
+  if (!is_block_size(options.block_size))
+    return fail("option block_size is ", options.block_size, "; it must be 8, 16, 32, 64 or 128");
+  QUIRE_TRY_VOID(check_at_least_one("num_blocks", options.num_blocks));
+  if (options.num_blocks > kMaxBlocks)
+    return fail("option num_blocks is ", options.num_blocks, "; at most ", kMaxBlocks, " are supported");
+  QUIRE_TRY_VOID(check_at_least_one("context_tokens", options.context_tokens));
+  QUIRE_TRY_VOID(check_at_least_one("token_budget", options.token_budget));
+  QUIRE_TRY_VOID(check_at_least_one("max_rows", options.max_rows));
+  if (options.watermark_blocks < -1)
+    return fail("option watermark_blocks is ", options.watermark_blocks, "; it must be -1 (default) or at least 0");
+  if (auto policy = make_queue_policy(options.queue_policy); !policy) return fail("option ", policy.error().message);
+  if (auto policy = make_victim_policy(options.victim_policy); !policy) return fail("option ", policy.error().message);
+  return {};
+}
+
+}  // namespace quire

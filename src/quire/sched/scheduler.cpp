@@ -1,0 +1,297 @@
+#include "quire/sched/scheduler.h"
+
+#include <algorithm>
+
+#include "quire/base/cat.h"
+#include "quire/base/check.h"
+#include "quire/sched/prefill_share.h"
+
+namespace quire {
+namespace {
+
+std::int32_t watermark(const CoreOptions& options) {
+  return options.watermark_blocks >= 0 ? options.watermark_blocks : std::max(1, options.num_blocks / 100);
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const CoreOptions& options, KvManager& kv)
+    : options_(options),
+      queue_policy_(*make_queue_policy(options.queue_policy)),
+      victim_policy_(*make_victim_policy(options.victim_policy)),
+      served_before_{queue_policy_.get()},
+      max_running_(std::min(options.max_rows, options.token_budget)),
+      watermark_blocks_(watermark(options)),
+      kv_(kv),
+      queue_(served_before_) {
+  QUIRE_CHECK(check_options(options).ok(), "options were not checked");
+}
+
+Scheduler::~Scheduler() = default;
+
+bool Scheduler::Request::is_stop_token(TokenId token) const {
+  return std::binary_search(stop_tokens.begin(), stop_tokens.end(), token);
+}
+
+Scheduler::Request* Scheduler::find(RequestId request) const {
+  auto found = requests_.find(request);
+  return found == requests_.end() ? nullptr : found->second.get();
+}
+
+std::optional<RequestState> Scheduler::find_state(RequestId request) const {
+  const Request* found = find(request);
+  return found ? std::optional(found->state) : std::nullopt;
+}
+
+std::optional<std::int32_t> Scheduler::num_generated(RequestId request) const {
+  const Request* found = find(request);
+  return found ? std::optional(found->num_generated()) : std::nullopt;
+}
+
+void Scheduler::move_to(Request& request, RequestState state) {
+  QUIRE_CHECK(is_legal_edge(request.state, state), "request ", request.view.request, ": ", to_string(request.state),
+              " to ", to_string(state));
+  if (request.state == RequestState::preempted) --num_preempted_;
+  if (state == RequestState::preempted) ++num_preempted_;
+  request.state = state;
+}
+
+void Scheduler::insert_running(Request* request) {
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), request, served_before_), request);
+}
+
+// -- requests enter and leave --
+
+std::optional<Refusal> Scheduler::submit(CoreRequest request) {
+  if (auto refusal = find_fault(request)) {
+    ++counters_.refused;
+    return refusal;
+  }
+  auto live = std::make_unique<Request>();
+  const auto prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
+  const auto room = static_cast<std::int32_t>(std::min<std::int64_t>(options_.context_tokens, options_.pool_tokens()));
+  live->view = {request.id, next_arrival_++, request.priority, 0, prompt_tokens};
+  live->tokens = std::move(request.prompt);
+  live->stop_tokens = std::move(request.stop_tokens);
+  std::sort(live->stop_tokens.begin(), live->stop_tokens.end());
+  live->max_tokens = request.max_tokens.value_or(room - prompt_tokens);
+  live->min_tokens = request.min_tokens;
+  live->logits_begin = request.logits_from.value_or(prompt_tokens - 1);
+  queue_.insert(live.get());
+  requests_.emplace(request.id, std::move(live));
+  ++counters_.submitted;
+  counters_.prompt_tokens += static_cast<std::uint64_t>(prompt_tokens);
+  return std::nullopt;
+}
+
+std::optional<std::int32_t> Scheduler::end(RequestId id, FinishReason reason) {
+  Request* request = find(id);
+  if (!request) return std::nullopt;
+  const std::int32_t num_generated = request->num_generated();
+  if (request->state == RequestState::running) {
+    kv_.release(request->sequence);
+    dropped_.push_back(request->sequence);
+    std::erase(running_, request);
+  } else {
+    queue_.erase(request);
+  }
+  move_to(*request, RequestState::finished);
+  ++counters_.finished[static_cast<std::size_t>(reason)];
+  requests_.erase(id);
+  return num_generated;
+}
+
+RowOutcome Scheduler::commit_row(const PlanRow& row, TokenId token) {
+  Request* request = find(row.request);
+  QUIRE_CHECK(request && request->state == RequestState::running && request->sequence == row.sequence &&
+                  request->computed == row.begin,
+              "a row of request ", row.request, " that is not the planned one");
+  counters_.computed_tokens += static_cast<std::uint64_t>(row.num_tokens);
+  counters_.recomputed_tokens +=
+      static_cast<std::uint64_t>(std::max(0, std::min(row.end(), request->ever_computed) - row.begin));
+  request->computed = row.end();
+  request->ever_computed = std::max(request->ever_computed, row.end());
+  request->logits_begin = std::max(request->logits_begin, row.end());
+
+  RowOutcome outcome;
+  if (row.samples) {
+    QUIRE_CHECK(token.value >= 0, "sampled token ", token);
+    if (request->is_stop_token(token) && request->num_generated() >= request->min_tokens) {
+      outcome.finished = FinishReason::stop_token;
+      outcome.stop_token = token;
+    } else {
+      request->tokens.push_back(token);
+      outcome.emitted = token;
+      ++counters_.generated_tokens;
+      if (request->num_generated() == request->max_tokens) outcome.finished = FinishReason::length;
+    }
+  } else if (request->remaining() == 0) {
+    outcome.finished = FinishReason::length;  // max_tokens is 0: the prompt's logits were all that was wanted
+  }
+  outcome.num_generated = request->num_generated();
+  if (outcome.finished) end(row.request, *outcome.finished);
+  return outcome;
+}
+
+// -- planning a step --
+
+void Scheduler::plan_step(BatchPlan& plan) {
+  plan.clear();
+  plan.step = ++counters_.steps;
+  plan.dropped.swap(dropped_);
+  make_draft();
+  commit_draft(plan);
+}
+
+void Scheduler::make_draft() {
+  draft_.victims.clear();
+  while (try_draft() != nullptr) draft_.victims.push_back(choose_victim());
+}
+
+/// One attempt with the victims known so far. nullptr: done; otherwise the request that found no block.
+Scheduler::Request* Scheduler::try_draft() {
+  kv_.begin_plan();
+  draft_.rows.clear();
+  for (const Request* victim : draft_.victims) kv_.plan_release(victim->sequence);
+  if (Request* is_short = draft_decodes()) return is_short;
+  collect_prefills();
+  if (draft_.victims.empty()) admit_from_queue();
+  return draft_prefills();
+}
+
+bool Scheduler::draft_row(Request* request, SequenceId sequence, std::int32_t num_tokens) {
+  if (!kv_.plan_reserve(sequence, request->computed + num_tokens)) return false;
+  draft_.rows.push_back({request, sequence, num_tokens});
+  return true;
+}
+
+Scheduler::Request* Scheduler::draft_decodes() {
+  for (Request* request : running_)
+    if (request->is_decode() && !is_victim(request) && !draft_row(request, request->sequence, 1)) return request;
+  return nullptr;
+}
+
+void Scheduler::collect_prefills() {
+  draft_.prefills.clear();
+  for (Request* request : running_)
+    if (!request->is_decode() && !is_victim(request)) draft_.prefills.push_back(request);
+  draft_.num_running_prefills = draft_.prefills.size();
+}
+
+/// Blocks that the running prefills among the candidates have still to take.
+std::int64_t Scheduler::promised_blocks() const {
+  std::int64_t num_blocks = 0;
+  for (const Request* request : draft_.prefills)
+    num_blocks += kv_.blocks_for(request->num_tokens()) - kv_.blocks_for(request->computed);
+  return num_blocks;
+}
+
+std::int64_t Scheduler::exempt_blocks_running() const {
+  std::int64_t num_blocks = 0;
+  for (const Request* request : running_)
+    if (request->is_exempt()) num_blocks += kv_.blocks_for(request->largest_need());
+  return num_blocks;
+}
+
+void Scheduler::admit_from_queue() {
+  std::int64_t free_blocks = kv_.plan_free_blocks() - promised_blocks();
+  std::int64_t exempt_room = kv_.capacity().num_blocks - exempt_blocks_running();
+  std::size_t num_running = running_.size();
+  for (Request* request : queue_) {
+    if (num_running >= static_cast<std::size_t>(max_running_)) return;
+    const std::int64_t needed = kv_.blocks_for(request->num_tokens());
+    if (needed + (num_running > 0 ? watermark_blocks_ : 0) > free_blocks) return;
+    if (request->is_exempt()) {
+      exempt_room -= kv_.blocks_for(request->largest_need());
+      if (exempt_room < 0) return;
+    }
+    free_blocks -= needed;
+    ++num_running;
+    draft_.prefills.push_back(request);
+  }
+}
+
+Scheduler::Request* Scheduler::draft_prefills() {
+  draft_.remaining.clear();
+  for (const Request* request : draft_.prefills) draft_.remaining.push_back(request->remaining());
+  const auto budget = options_.token_budget - static_cast<std::int32_t>(draft_.rows.size());
+  const std::vector<std::int32_t> shares = share_prefill_budget(draft_.remaining, budget);
+  std::uint64_t next_sequence = next_sequence_;
+  for (std::size_t i = 0; i < draft_.prefills.size(); ++i) {
+    if (shares[i] == 0) continue;
+    Request* request = draft_.prefills[i];
+    const SequenceId sequence = i < draft_.num_running_prefills ? request->sequence : SequenceId{next_sequence++};
+    if (!draft_row(request, sequence, shares[i])) return request;
+  }
+  return nullptr;
+}
+
+bool Scheduler::is_victim(const Request* request) const {
+  return std::find(draft_.victims.begin(), draft_.victims.end(), request) != draft_.victims.end();
+}
+
+Scheduler::Request* Scheduler::choose_victim() const {
+  Request* victim = nullptr;
+  for (Request* request : running_)
+    if (!request->is_exempt() && !is_victim(request) &&
+        (!victim || victim_policy_->yields_before(request->view, victim->view)))
+      victim = request;
+  QUIRE_CHECK(victim != nullptr, "out of blocks with exempt requests only");
+  return victim;
+}
+
+// -- committing it: the only place where a step changes requests and memory --
+
+void Scheduler::commit_draft(BatchPlan& plan) {
+  preempted_.clear();
+  for (Request* victim : draft_.victims) commit_victim(victim, plan);
+  reservations_.clear();
+  kv_.commit_plan(plan, reservations_);
+  QUIRE_CHECK(reservations_.size() == draft_.rows.size(), "rows and reservations differ");
+  for (std::size_t i = 0; i < draft_.rows.size(); ++i) {
+    const DraftRow& row = draft_.rows[i];
+    if (row.request->state != RequestState::running) commit_admission(row.request, row.sequence);
+    append_row(row, reservations_[i], plan);
+  }
+  counters_.copied_blocks += plan.copies.size();
+}
+
+void Scheduler::commit_victim(Request* request, BatchPlan& plan) {
+  plan.dropped.push_back(request->sequence);
+  std::erase(running_, request);
+  move_to(*request, RequestState::preempted);
+  ++request->view.num_preemptions;
+  request->computed = 0;
+  queue_.insert(request);
+  preempted_.push_back({request->view.request, request->view.num_preemptions});
+  ++counters_.preemptions;
+}
+
+void Scheduler::commit_admission(Request* request, SequenceId sequence) {
+  queue_.erase(request);
+  move_to(*request, RequestState::running);
+  QUIRE_CHECK(sequence.value == next_sequence_, "sequence ids out of order");
+  ++next_sequence_;
+  request->sequence = sequence;
+  insert_running(request);
+}
+
+void Scheduler::append_row(const DraftRow& drafted, const KvReservation& reservation, BatchPlan& plan) {
+  const Request& request = *drafted.request;
+  PlanRow row;
+  row.sequence = drafted.sequence;
+  row.request = request.view.request;
+  row.begin = request.computed;
+  row.num_tokens = drafted.num_tokens;
+  row.token_offset = plan.num_tokens();
+  row.new_blocks_offset = reservation.new_blocks_offset;
+  row.num_new_blocks = reservation.num_new_blocks;
+  row.logits_begin = request.logits_begin;
+  row.samples = row.end() == request.num_tokens() && request.max_tokens > 0;
+  row.is_prefill = !request.is_decode();
+  const auto first = request.tokens.begin() + row.begin;
+  plan.tokens.insert(plan.tokens.end(), first, first + row.num_tokens);
+  plan.rows.push_back(row);
+}
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+// Scheduler::validate: invariants S1..S5.
+
+#include <algorithm>
+
+#include "quire/base/cat.h"
+#include "quire/sched/scheduler.h"
+
+namespace quire {
+
+std::optional<std::string> Scheduler::validate_running() const {
+  for (const Request* request : running_) {
+    const RequestId id = request->view.request;
+    if (find(id) != request) return cat("S1: running request ", id, " is not live");
+    if (request->state != RequestState::running)
+      return cat("S1: request ", id, " in the running list is ", to_string(request->state));
+    const std::int64_t reserved = kv_.reserved_tokens(request->sequence);
+    if (reserved != request->computed || request->remaining() < 1)
+      return cat("S4: request ", id, " has ", request->num_tokens(), " tokens, ", request->computed, " computed, ",
+                 reserved, " reserved");
+  }
+  if (!std::is_sorted(running_.begin(), running_.end(), served_before_)) return "S2: the running list is out of order";
+  if (num_running() > max_running_) return cat("S3: ", num_running(), " run, at most ", max_running_, " may");
+  if (kv_.num_sequences() != num_running())
+    return cat("S4: ", kv_.num_sequences(), " sequences hold memory, ", num_running(), " requests run");
+  if (exempt_blocks_running() > kv_.capacity().num_blocks) return "S5: the exempt requests running do not fit the pool";
+  return std::nullopt;
+}
+
+std::optional<std::string> Scheduler::validate_queue() const {
+  std::int32_t num_preempted = 0;
+  const Request* last = nullptr;
+  for (const Request* request : queue_) {
+    const RequestId id = request->view.request;
+    if (find(id) != request) return cat("S1: queued request ", id, " is not live");
+    if (request->state != RequestState::waiting && request->state != RequestState::preempted)
+      return cat("S1: request ", id, " in the queue is ", to_string(request->state));
+    if (request->computed != 0) return cat("S4: queued request ", id, " has ", request->computed, " tokens computed");
+    if (request->view.num_preemptions > kMaxPreemptions)
+      return cat("S5: request ", id, " was preempted ", request->view.num_preemptions, " times");
+    if (last && !served_before_(last, request)) return cat("S2: request ", id, " is out of order in the queue");
+    num_preempted += request->state == RequestState::preempted ? 1 : 0;
+    last = request;
+  }
+  if (num_preempted != num_preempted_) return cat("S1: ", num_preempted, " preempted, counted ", num_preempted_);
+  return std::nullopt;
+}
+
+std::optional<std::string> Scheduler::validate() const {
+  if (auto violation = kv_.validate()) return violation;
+  if (auto violation = validate_running()) return violation;
+  if (auto violation = validate_queue()) return violation;
+  if (requests_.size() != queue_.size() + running_.size())
+    return cat("S1: ", requests_.size(), " live, ", queue_.size(), " queued, ", running_.size(), " running");
+  if (counters_.submitted != counters_.finished_total() + requests_.size())
+    return cat("S1: ", counters_.submitted, " accepted, ", counters_.finished_total(), " finished, ", requests_.size(),
+               " live");
+  return std::nullopt;
+}
+
+}  // namespace quire
