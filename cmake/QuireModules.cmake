@@ -4,7 +4,8 @@
 # Instruction sets by file suffix: foo_avx2.cpp is the AVX2 variant of foo. Only such files may contain intrinsics.
 set(QUIRE_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(QUIRE_FLAGS_avxvnni ${QUIRE_FLAGS_avx2} -mavxvnni)
-set(QUIRE_FLAGS_avx512 ${QUIRE_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq)
+# g++ 12 takes the undefined operands inside its own AVX-512 headers for uninitialised variables.
+set(QUIRE_FLAGS_avx512 ${QUIRE_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -Wno-uninitialized)
 set(QUIRE_FLAGS_avx512vnni ${QUIRE_FLAGS_avx512} -mavx512vnni)
 
 function(quire_set_instruction_set source)
@@ -31,6 +32,9 @@ function(quire_add_module name deps externals)
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cpp ${dir}/*.h)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  if(NOT TARGET rapidcheck)  # core-only: GoogleTest and nothing else
+    list(FILTER tests EXCLUDE REGEX "_property_test\\.cpp$")
+  endif()
   list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
   if(NOT sources)
     return()
