@@ -1,5 +1,6 @@
 #include "quire/engine/engine.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <variant>
 
 #include "quire/base/check.h"
+#include "quire/base/hash.h"
 #include "quire/core/command_log.h"
 #include "quire/core/engine_core.h"
 #include "quire/engine/answer.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "quire/base/checked.h"
 #include "quire/engine/memory.h"
 #include "quire/engine/tokenizer_data.h"
 

@@ -1,0 +1,145 @@
+// The promise that sets Quire apart: a request's tokens and logprobs do not depend on what else runs, on block and
+// chunk sizes, on threads, on preemption or on the CPU tier. Bits are compared, not tolerances.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "quire/base/checked.h"
+#include "quire/base/rng.h"
+#include "tests/support/run.h"
+#include "tests/support/tiny_model.h"
+
+namespace quire::test {
+namespace {
+
+using engine::Engine;
+using engine::EngineOptions;
+using engine::GenerateRequest;
+
+constexpr std::int64_t kContext = 256;
+
+GenerateRequest random_request(Rng& rng, std::int32_t vocab) {
+  GenerateRequest request;
+  const auto length = rng.chance(0.2) ? rng.between(60, 140) : rng.between(1, 40);
+  for (std::int64_t i = 0; i < length; ++i) {
+    request.prompt.push_back(TokenId{static_cast<std::int32_t>(rng.between(0, vocab - 1))});
+  }
+  request.max_tokens = static_cast<std::int32_t>(rng.between(1, 40));
+  request.ignore_eos = rng.chance(0.7);
+  request.top_logprobs = static_cast<std::int32_t>(rng.between(0, 5));
+  request.sampling.seed = rng();
+  request.sampling.temperature = rng.chance(0.4) ? 0.0 : rng.uniform() * 2;
+  if (rng.chance(0.3)) request.sampling.top_k = static_cast<std::int32_t>(rng.between(1, 50));
+  if (rng.chance(0.3)) request.sampling.top_p = 0.5 + rng.uniform() / 2;
+  if (rng.chance(0.2)) request.sampling.min_p = rng.uniform() / 10;
+  if (rng.chance(0.2)) request.sampling.repetition_penalty = 1 + rng.uniform();
+  if (rng.chance(0.2)) request.sampling.frequency_penalty = rng.uniform();
+  if (rng.chance(0.2)) {
+    request.scoring = engine::PromptScoring{static_cast<std::int32_t>(rng.between(0, length - 1)), 3};
+  }
+  return request;
+}
+
+std::unique_ptr<Engine> open(EngineOptions options) {
+  options.context = kContext;
+  auto engine = Engine::open(std::move(options));
+  QUIRE_CHECK(engine.ok(), engine.error().message);
+  return std::move(*engine);
+}
+
+void expect_same(const Collected& alone, const Collected& mixed) {
+  EXPECT_EQ(mixed.num_finishes, 1);
+  EXPECT_EQ(alone.finish.reason, mixed.finish.reason);
+  EXPECT_EQ(alone.text, mixed.text);
+  ASSERT_EQ(alone.ids(), mixed.ids());
+  for (std::size_t i = 0; i < alone.tokens.size(); ++i) {
+    ASSERT_EQ(alone.tokens[i].logprob, mixed.tokens[i].logprob) << "token " << i;
+    ASSERT_EQ(alone.tokens[i].top.size(), mixed.tokens[i].top.size());
+    for (std::size_t k = 0; k < alone.tokens[i].top.size(); ++k) {
+      ASSERT_EQ(alone.tokens[i].top[k].token, mixed.tokens[i].top[k].token);
+      ASSERT_EQ(alone.tokens[i].top[k].logprob, mixed.tokens[i].top[k].logprob);
+    }
+  }
+  ASSERT_EQ(alone.scores.size(), mixed.scores.size());
+  for (std::size_t i = 0; i < alone.scores.size(); ++i) {
+    ASSERT_EQ(alone.scores[i].position, mixed.scores[i].position);
+    ASSERT_EQ(alone.scores[i].next_logprob, mixed.scores[i].next_logprob);
+  }
+}
+
+/// A pool that a few of the requests fill, so that most mixes preempt.
+std::uint64_t tight_pool(const std::vector<GenerateRequest>& requests, std::int64_t block_size, Rng& rng,
+                         std::int64_t bytes_per_token) {
+  std::int64_t largest = 0;
+  for (const auto& request : requests) {
+    const auto need = static_cast<std::int64_t>(request.prompt.size()) + *request.max_tokens;
+    largest = std::max(largest, need);
+  }
+  const auto blocks = ceil_div(largest, block_size) + rng.between(0, 6);
+  return static_cast<std::uint64_t>(blocks * block_size * bytes_per_token);
+}
+
+void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes, std::uint64_t& preemptions) {
+  auto reference = open({.model_path = model, .threads = 1, .kv_memory_bytes = 16 << 20});
+  const auto vocab = static_cast<std::int32_t>(reference->info().vocab_size);
+  for (int mix = 0; mix < num_mixes; ++mix) {
+    SCOPED_TRACE(cat("seed ", first_seed + mix));
+    Rng rng(first_seed + static_cast<std::uint64_t>(mix));
+    std::vector<GenerateRequest> requests;
+    for (auto left = rng.between(3, 9); left > 0; --left) requests.push_back(random_request(rng, vocab));
+
+    constexpr std::int64_t kBlockSizes[] = {8, 16, 32, 64, 128};
+    const auto block_size = kBlockSizes[rng.between(0, 4)];
+    auto mixed = open({
+        .model_path = model,
+        .threads = static_cast<int>(rng.between(1, 3)),
+        .kv_memory_bytes = tight_pool(requests, block_size, rng, reference->info().kv_bytes_per_token),
+        .block_size = block_size,
+        .max_batch_tokens = rng.chance(0.3) ? rng.between(1, 20) : rng.between(20, 200),
+        .max_batch_rows = rng.between(1, 12),
+    });
+    const auto together = run_all(*mixed, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      SCOPED_TRACE(cat("request ", i));
+      expect_same(run_one(*reference, requests[i]), together[i]);
+    }
+    const auto stats = mixed->stats();
+    EXPECT_EQ(stats.running + stats.waiting, 0);
+    EXPECT_EQ(stats.blocks_used, 0);
+    preemptions += stats.preemptions;
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(SameBits, InTwoHundredRandomMixes) {
+  std::uint64_t preemptions = 0;
+  int family = 0;
+  for (const char* architecture : {"llama", "qwen2", "gemma3"}) {
+    const TinyModelFile model(architecture);
+    run_mixes(model.path(), 1000 + 100 * static_cast<std::uint64_t>(family++), 67, preemptions);
+  }
+  EXPECT_GT(preemptions, 100u) << "the pools are meant to be too small for the mixes";
+}
+
+TEST(SameBits, OnEveryCpuTier) {
+  const TinyModelFile model("llama");
+  Rng rng(77);
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 6; ++i) requests.push_back(random_request(rng, 100));
+  auto scalar = open({.model_path = model.path(), .threads = 1, .kv_memory_bytes = 16 << 20, .cpu_tier = "scalar"});
+  const auto expected = run_all(*scalar, requests);
+  for (CpuTier tier : kAllCpuTiers) {
+    if (!cpu_supports(tier)) continue;
+    SCOPED_TRACE(to_string(tier));
+    auto engine = open({.model_path = model.path(),
+                        .threads = 2,
+                        .kv_memory_bytes = 16 << 20,
+                        .cpu_tier = std::string(to_string(tier))});
+    const auto answers = run_all(*engine, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) expect_same(expected[i], answers[i]);
+  }
+}
+
+}  // namespace
+}  // namespace quire::test
