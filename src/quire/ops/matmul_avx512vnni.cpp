@@ -1,0 +1,25 @@
+// The AVX-512 VNNI tier. Everything here lives in a namespace of its own, so that no other file links to its code.
+
+#include <immintrin.h>
+
+#include "quire/ops/matmul_kernels.h"
+#include "quire/quant/packed_layout.h"
+
+namespace quire::ops {
+namespace avx512vnni {
+
+inline constexpr int kMaxTokens = 16, kMaxFloatTokens = 16;
+
+#include "quire/ops/matmul_simd512.inl.h"
+
+inline Ints dot4(Ints acc, Bytes u, Bytes s) { return _mm512_dpbusd_epi32(acc, u, s); }
+
+#include "quire/ops/matmul_dot_vnni.inl.h"
+#include "quire/ops/matmul_formats.inl.h"
+#include "quire/ops/matmul_tile.inl.h"
+
+}  // namespace avx512vnni
+
+const MatmulKernels kMatmulAvx512Vnni = avx512vnni::kKernels;
+
+}  // namespace quire::ops

@@ -1,0 +1,54 @@
+// Integer dot products by vpmaddubsw, without overflow of its 16-bit sums (rule 7). Included inside the namespace of a
+// tier, after its simd header.
+
+/// kCount vectors of weights, four columns each, in the form that dot() wants.
+template <int kBits, int kCount>
+struct Weights {
+  Bytes u[kCount];
+};
+
+/// Signed weights as magnitudes, whose sign goes to the activations: 128 * 127 * 2 fits in 16 bits.
+template <int kCount>
+struct Weights<8, kCount> {
+  Bytes u[kCount];
+  Bytes sign[kCount];
+};
+
+template <int kBits>
+inline constexpr int kDotOffset = 0;
+
+/// How many 16-bit products fit into one 16-bit sum: each is at most 2 * (2^bits - 1) * 127.
+template <int kBits>
+inline constexpr int kChain = kBits == 4   ? 8
+                              : kBits == 5 ? 4
+                              : kBits == 6 ? 2
+                                           : 1;
+
+template <int kBits, int kCount>
+inline void set_weights(Weights<kBits, kCount>& out, int i, Bytes codes) {
+  if constexpr (kBits == 8) {
+    out.u[i] = magnitudes(codes);
+    out.sign[i] = codes;
+  } else {
+    out.u[i] = codes;
+  }
+}
+
+template <int kBits, int kCount>
+inline Shorts products(const Weights<kBits, kCount>& w, int i, const std::int8_t* x) {
+  Bytes activations = broadcast4(x + 4 * i);
+  if constexpr (kBits == 8) activations = with_sign_of(activations, w.sign[i]);
+  return multiply_bytes(w.u[i], activations);
+}
+
+/// start + the products of the weights with 4 * kCount activations at x.
+template <int kBits, int kCount>
+inline Ints dot(const Weights<kBits, kCount>& w, const std::int8_t* x, Ints start) {
+  constexpr int kStep = kChain<kBits> < kCount ? kChain<kBits> : kCount;
+  for (int first = 0; first < kCount; first += kStep) {
+    Shorts sum = products(w, first, x);
+    for (int i = first + 1; i < first + kStep; ++i) sum = add_shorts(sum, products(w, i, x));
+    start = add_ints(start, multiply_shorts(sum, every_int(0x00010001)));
+  }
+  return start;
+}

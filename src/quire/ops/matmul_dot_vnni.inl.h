@@ -1,0 +1,24 @@
+// Integer dot products by vpdpbusd. Included inside the namespace of a tier, after its simd header and its
+//   Ints dot4(Ints acc, Bytes u, Bytes s)   acc += four products of unsigned and signed bytes
+
+/// kCount vectors of weights, four columns each, in the form that dot() wants.
+template <int kBits, int kCount>
+struct Weights {
+  Bytes u[kCount];
+};
+
+/// Signed weights become unsigned by adding 128; the sums of the activations take it back.
+template <int kBits>
+inline constexpr int kDotOffset = kBits == 8 ? 128 : 0;
+
+template <int kBits, int kCount>
+inline void set_weights(Weights<kBits, kCount>& out, int i, Bytes codes) {
+  out.u[i] = kBits == 8 ? bytes_xor(codes, every_byte(0x80)) : codes;
+}
+
+/// start + the products of the weights with 4 * kCount activations at x.
+template <int kBits, int kCount>
+inline Ints dot(const Weights<kBits, kCount>& w, const std::int8_t* x, Ints start) {
+  for (int i = 0; i < kCount; ++i) start = dot4(start, w.u[i], broadcast4(x + 4 * i));
+  return start;
+}

@@ -1,0 +1,82 @@
+#include "quire/quant/activations.h"
+
+#include <bit>
+
+#include "quire/base/check.h"
+#include "quire/quant/activations_kernels.h"
+
+namespace quire::quant {
+
+QuantizedRows::QuantizedRows(std::int64_t max_rows, std::int64_t max_cols)
+    : q_(static_cast<std::size_t>(max_rows * max_cols)),
+      d_(static_cast<std::size_t>(max_rows * (max_cols / kGroup) * 4)),
+      s_(static_cast<std::size_t>(max_rows * (max_cols / kGroup) * 4)),
+      sum16_(static_cast<std::size_t>(max_rows * (max_cols / 16) * 2)) {}
+
+void QuantizedRows::reshape(std::int64_t rows, std::int64_t cols) {
+  QUIRE_CHECK(rows >= 0 && cols >= 0 && cols % kGroup == 0, rows, " x ", cols);
+  QUIRE_CHECK(rows * cols <= static_cast<std::int64_t>(q_.size()), rows, " x ", cols, " in ", q_.size(), " bytes");
+  rows_ = rows;
+  cols_ = cols;
+}
+
+bool quantize_row(CpuTier tier, const float* x, std::int64_t row, QuantizedRows& out) {
+  QuantizedRowOut to{out.q(row), out.d(row), out.s(row), out.sum16(row)};
+  switch (tier) {
+    case CpuTier::scalar:
+      return quantize_row_scalar(x, out.cols(), to);
+    case CpuTier::avx2:
+    case CpuTier::avxvnni:
+      return quantize_row_avx2(x, out.cols(), to);
+    case CpuTier::avx512:
+    case CpuTier::avx512vnni:
+      return quantize_row_avx512(x, out.cols(), to);
+  }
+  return false;
+}
+
+namespace {
+
+/// The largest magnitude of 32 values; a NaN counts as larger than infinity.
+float largest_magnitude(const float* x) {
+  std::uint32_t largest = 0;
+  for (int i = 0; i < kGroup; ++i) {
+    std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[i]) & 0x7FFFFFFFu;
+    if (magnitude > largest) largest = magnitude;
+  }
+  return std::bit_cast<float>(largest);
+}
+
+/// |x| below 2^22. Adding 1.5 * 2^23 leaves a last place of 1, so that the addition rounds to the nearest, ties to
+/// even.
+int round_to_even(float x) { return static_cast<int>((x + 0x1.8p23f) - 0x1.8p23f); }
+
+int quantize(float x, float inverse) {
+  int q = round_to_even(x * inverse);
+  return q > 127 ? 127 : q < -127 ? -127 : q;
+}
+
+}  // namespace
+
+bool quantize_row_scalar(const float* x, std::int64_t cols, const QuantizedRowOut& out) {
+  bool finite = true;
+  for (std::int64_t group = 0; group < cols / kGroup; ++group, x += kGroup) {
+    float amax = largest_magnitude(x);
+    bool group_finite = amax < std::bit_cast<float>(0x7F800000u);
+    finite = finite && group_finite;
+    float d = group_finite && amax >= kSmallestAmax ? amax / 127.0f : 0.0f;
+    int sums[2] = {0, 0};
+    for (int i = 0; i < kGroup; ++i) {
+      int q = d == 0.0f ? 0 : quantize(x[i], 1.0f / d);
+      out.q[group * kGroup + i] = static_cast<std::int8_t>(q);
+      sums[i / 16] += q;
+    }
+    out.d[group] = d;
+    out.s[group] = d * static_cast<float>(sums[0] + sums[1]);
+    out.sum16[group * 2] = static_cast<std::int16_t>(sums[0]);
+    out.sum16[group * 2 + 1] = static_cast<std::int16_t>(sums[1]);
+  }
+  return finite;
+}
+
+}  // namespace quire::quant

@@ -1,0 +1,45 @@
+#include <immintrin.h>
+
+#include "quire/quant/activations_kernels.h"
+
+namespace quire::quant {
+namespace {
+
+/// 16 values to integers in [-127, 127].
+__m512i quantize16(__m512 x, __m512 inverse) {
+  __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(x, inverse));  // rounds to the nearest, ties to even
+  return _mm512_max_epi32(_mm512_min_epi32(q, _mm512_set1_epi32(127)), _mm512_set1_epi32(-127));
+}
+
+}  // namespace
+
+bool quantize_row_avx512(const float* x, std::int64_t cols, const QuantizedRowOut& out) {
+  const __m512i magnitude_mask = _mm512_set1_epi32(0x7FFFFFFF);
+  bool finite = true;
+  for (std::int64_t group = 0; group < cols / 32; ++group, x += 32) {
+    __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+    __m512i m0 = _mm512_and_si512(_mm512_castps_si512(x0), magnitude_mask);
+    __m512i m1 = _mm512_and_si512(_mm512_castps_si512(x1), magnitude_mask);
+    std::uint32_t largest = _mm512_reduce_max_epu32(_mm512_max_epu32(m0, m1));
+    bool group_finite = largest < 0x7F800000u;
+    finite = finite && group_finite;
+    float amax = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(largest))));
+    float d = group_finite && amax >= kSmallestAmax ? amax / 127.0f : 0.0f;
+    __m512i q0 = _mm512_setzero_si512(), q1 = q0;
+    if (d != 0.0f) {
+      __m512 inverse = _mm512_set1_ps(1.0f / d);
+      q0 = quantize16(x0, inverse);
+      q1 = quantize16(x1, inverse);
+    }
+    int sum0 = _mm512_reduce_add_epi32(q0), sum1 = _mm512_reduce_add_epi32(q1);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + group * 32), _mm512_cvtepi32_epi8(q0));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + group * 32 + 16), _mm512_cvtepi32_epi8(q1));
+    out.d[group] = d;
+    out.s[group] = d * static_cast<float>(sum0 + sum1);
+    out.sum16[group * 2] = static_cast<std::int16_t>(sum0);
+    out.sum16[group * 2 + 1] = static_cast<std::int16_t>(sum1);
+  }
+  return finite;
+}
+
+}  // namespace quire::quant
