@@ -143,7 +143,7 @@ struct Doubles {
     return {{z, z, z, z}};
   }
 };
-QUIRE_INLINE Doubles add(Doubles a, Lanes b) {
+QUIRE_INLINE Doubles accumulate(Doubles a, Lanes b) {
   return {{_mm256_add_pd(a.v[0], _mm256_cvtps_pd(_mm256_castps256_ps128(b.low))),
            _mm256_add_pd(a.v[1], _mm256_cvtps_pd(_mm256_extractf128_ps(b.low, 1))),
            _mm256_add_pd(a.v[2], _mm256_cvtps_pd(_mm256_castps256_ps128(b.high))),

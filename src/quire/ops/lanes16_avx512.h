@@ -96,7 +96,7 @@ struct Doubles {
   __m512d low, high;
   static QUIRE_INLINE Doubles zero() { return {_mm512_setzero_pd(), _mm512_setzero_pd()}; }
 };
-QUIRE_INLINE Doubles add(Doubles a, Lanes b) {
+QUIRE_INLINE Doubles accumulate(Doubles a, Lanes b) {
   return {_mm512_add_pd(a.low, _mm512_cvtps_pd(_mm512_castps512_ps256(b.v))),
           _mm512_add_pd(a.high, _mm512_cvtps_pd(upper_half(b.v)))};
 }

@@ -154,7 +154,7 @@ struct Doubles {
   double v[16];
   static QUIRE_INLINE Doubles zero() { return Doubles{}; }
 };
-QUIRE_INLINE Doubles add(Doubles a, Lanes b) {
+QUIRE_INLINE Doubles accumulate(Doubles a, Lanes b) {
   for (int i = 0; i < 16; ++i) a.v[i] = a.v[i] + static_cast<double>(b.v[i]);
   return a;
 }

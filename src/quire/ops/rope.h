@@ -1,6 +1,13 @@
 #pragma once
 // RopeTable: cosines and sines of rotary position embeddings for every position, computed at load with our own
-// functions (rule 3 of the arithmetic), so that they are the same on every machine.
+// functions (rule 3 of the arithmetic), so that they are the same on every machine. Angles are computed in f64 and the
+// values rounded to f32. Immutable, so safe to read from many threads.
+//
+// frequency(i) = base^(-2i / rotary_dim) / frequency_factors[i], then
+//   linear  divided by the factor
+//   yarn    f / factor * ramp(i) + f * (1 - ramp(i)), ramp rising from 0 to 1 between the pairs whose wavelengths fit
+//           beta_fast and beta_slow times into original_context (Peng et al., "YaRN", 2023); cosine and sine are
+//           multiplied by attn_factor * (0.1 ln(factor) + 1).
 
 #include <cstdint>
 #include <optional>
