@@ -1,0 +1,222 @@
+// quire bench: the engine timed in process, as its clients see it: sampling and delivery included.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "answers.h"
+#include "commands.h"
+#include "flags.h"
+#include "quire/base/rng.h"
+#include "quire/json/json.h"
+#include "terminal.h"
+
+namespace quire::cli {
+namespace {
+
+struct BenchFlags {
+  engine::EngineOptions engine;
+  std::int32_t context = 512, steps = 64, tokens = 512, repeat = 5;
+  std::vector<std::int32_t> batch = {1, 8, 32};
+  bool json = false;
+};
+
+struct BenchRow {
+  std::string metric;
+  double tokens_per_s = 0;
+  std::vector<double> ms;  ///< sorted
+
+  double at(double share) const { return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))]; }
+};
+
+BenchRow make_row(std::string metric, std::int32_t tokens, std::vector<double> ms) {
+  std::sort(ms.begin(), ms.end());
+  BenchRow row{.metric = std::move(metric), .ms = std::move(ms)};
+  row.tokens_per_s = tokens * 1000.0 / row.at(0.5);
+  return row;
+}
+
+using Clock = std::chrono::steady_clock;
+
+struct DecodeRun {
+  DeltaQueue queue;
+  std::vector<std::vector<Clock::time_point>> arrivals;  ///< [batch] when each token came; the engine's thread writes
+};
+
+class Bench {
+ public:
+  Bench(engine::Engine& engine, const BenchFlags& flags) : engine_(engine), flags_(flags) {}
+
+  /// Time to the first token of prompts that are alone.
+  Result<BenchRow> prefill() {
+    std::vector<double> ms;
+    for (std::int32_t i = 0; i <= flags_.repeat; ++i) {
+      DeltaQueue queue;
+      QUIRE_TRY_VOID(submit(request(flags_.tokens, 1), [&queue](engine::Delta d) { queue.push(0, std::move(d)); }));
+      engine::Delta delta = queue.pop().delta;
+      while (!delta.finish) delta = queue.pop().delta;
+      if (i > 0) ms.push_back(static_cast<double>(delta.timings.prefill_ns) / 1e6);  // the first one warms up
+    }
+    return make_row(cat("prefill ", flags_.tokens), flags_.tokens, std::move(ms));
+  }
+
+  /// Steps in which `batch` requests decode one token each, all of them with at least flags.context tokens before it.
+  Result<BenchRow> decode(std::int32_t batch) {
+    if (batch > engine_.info().max_batch_rows) {
+      return fail("--batch: found ", batch, ", wanted at most --max-batch-rows, ", engine_.info().max_batch_rows);
+    }
+    // Held by the callbacks too: on an error they outlive this function.
+    auto run = std::make_shared<DecodeRun>();
+    auto& arrivals = run->arrivals;
+    arrivals.resize(static_cast<std::size_t>(batch));
+    auto before = engine_.stats();
+    // The prompts are computed one or two a step, while those before decode: room for that, then the measured steps.
+    const std::int32_t max_tokens = 2 * batch + flags_.steps + 4;
+    for (std::size_t i = 0; i < arrivals.size(); ++i) {
+      QUIRE_TRY_VOID(submit(request(flags_.context, max_tokens), [run, i](engine::Delta delta) {
+        if (!delta.tokens.empty()) run->arrivals[i].push_back(Clock::now());
+        run->queue.push(i, std::move(delta));
+      }));
+    }
+    for (std::size_t open = arrivals.size(); open > 0;) {
+      if (run->queue.pop().delta.finish) --open;
+    }
+    if (engine_.stats().preemptions != before.preemptions) {
+      return fail("the KV cache is too small for batch ", batch, " at context ", flags_.context,
+                  ": requests were preempted; give more --kv-memory");
+    }
+    // The request that came last has the fewest tokens: from its first token on, everyone decodes.
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < arrivals.size(); ++i) {
+      if (arrivals[i].front() > arrivals[last].front()) last = i;
+    }
+    auto all_running_until = arrivals[last].back();
+    for (const auto& mine : arrivals) all_running_until = std::min(all_running_until, mine.back());
+    std::vector<double> ms;
+    for (std::size_t i = 1; i < arrivals[last].size() && ms.size() < static_cast<std::size_t>(flags_.steps); ++i) {
+      if (arrivals[last][i] > all_running_until + std::chrono::milliseconds(1)) break;
+      ms.push_back(std::chrono::duration<double, std::milli>(arrivals[last][i] - arrivals[last][i - 1]).count());
+    }
+    if (ms.empty()) return fail("no step had all ", batch, " requests decoding; give more --steps");
+    return make_row(cat("decode batch ", batch, " context ", flags_.context), batch, std::move(ms));
+  }
+
+ private:
+  engine::GenerateRequest request(std::int32_t prompt_tokens, std::int32_t max_tokens) {
+    engine::GenerateRequest request;
+    for (std::int32_t i = 0; i < prompt_tokens; ++i) {
+      request.prompt.push_back(TokenId{static_cast<std::int32_t>(rng_.between(0, engine_.info().vocab_size - 1))});
+    }
+    request.max_tokens = max_tokens;
+    request.ignore_eos = true;
+    request.sampling.temperature = 0;
+    return request;
+  }
+
+  Result<void> submit(engine::GenerateRequest request, engine::Engine::Callback callback) {
+    auto submitted = engine_.submit(std::move(request), std::move(callback));
+    if (!submitted.id) return fail(submitted.refusal.message);
+    return {};
+  }
+
+  engine::Engine& engine_;
+  const BenchFlags& flags_;
+  Rng rng_{1};
+};
+
+std::string as_json(std::string_view name, const engine::EngineInfo& info, const std::vector<BenchRow>& rows) {
+  json::Array list;
+  for (const auto& row : rows) {
+    list.push_back(json::Object{{"metric", row.metric},
+                                {"value", row.tokens_per_s},
+                                {"unit", "tokens/s"},
+                                {"median_ms", row.at(0.5)},
+                                {"p10_ms", row.at(0.1)},
+                                {"p90_ms", row.at(0.9)},
+                                {"samples", row.ms.size()}});
+  }
+  return json::dump(json::Object{{"name", name},
+                                 {"model", info.model_name},
+                                 {"quantization", info.quantization},
+                                 {"threads", info.threads},
+                                 {"cpu_tier", to_string(info.cpu_tier)},
+                                 {"kv_type", info.kv_type},
+                                 {"rows", std::move(list)}}) +
+         "\n";
+}
+
+std::string as_text(const engine::EngineInfo& info, const std::vector<BenchRow>& rows) {
+  std::string text = cat(info.model_name, " ", info.quantization, ", ", info.threads, " threads, ",
+                         to_string(info.cpu_tier), ", KV ", info.kv_type, "\n");
+  for (const auto& row : rows) {
+    char line[160];
+    std::snprintf(line, sizeof line, "%-28s %9.1f tokens/s   median %8.3f ms   p10 %8.3f   p90 %8.3f   n %zu\n",
+                  row.metric.c_str(), row.tokens_per_s, row.at(0.5), row.at(0.1), row.at(0.9), row.ms.size());
+    text += line;
+  }
+  return text;
+}
+
+int bench(const BenchFlags& flags, std::string_view name) {
+  auto engine = open_engine(flags.engine);
+  if (!engine.ok()) return report(engine.error().message), kFailed;
+  Bench bench(**engine, flags);
+  std::vector<BenchRow> rows;
+  auto add = [&rows](Result<BenchRow> row) {
+    if (!row.ok()) return report(cat("bench: ", row.error().message)), false;
+    rows.push_back(std::move(*row));
+    return true;
+  };
+  if (name == "prefill") {
+    if (!add(bench.prefill())) return kFailed;
+  } else {
+    for (std::int32_t batch : flags.batch) {
+      if (!add(bench.decode(batch))) return kFailed;
+    }
+  }
+  write_output(flags.json ? as_json(name, (*engine)->info(), rows) : as_text((*engine)->info(), rows));
+  return kDone;
+}
+
+void add_common(CLI::App& command, BenchFlags& flags) {
+  add_model(command, flags.engine.model_path);
+  command.add_flag("--json", flags.json, "One JSON object");
+  add_engine_flags(command, flags.engine);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& chosen) {
+  auto flags = std::make_shared<BenchFlags>();
+  auto* command = app.add_subcommand("bench", "Time the engine in this process");
+  command->require_subcommand(1);
+
+  auto* step = command->add_subcommand("step", "Decode steps: every request of a batch gets one token");
+  step->add_option("--context", flags->context, "Tokens in front of the measured ones")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  step->add_option("--batch", flags->batch, "Requests that decode together: 1,8,32")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 16));
+  step->add_option("--steps", flags->steps, "Steps measured for each batch")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  add_common(*step, *flags);
+  step->callback([flags, &chosen] { chosen = [flags] { return bench(*flags, "step"); }; });
+
+  auto* prefill = command->add_subcommand("prefill", "Time to the first token of one prompt");
+  prefill->add_option("--tokens", flags->tokens, "Length of the prompt")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  prefill->add_option("--repeat", flags->repeat, "Prompts measured, after one that is not")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  add_common(*prefill, *flags);
+  prefill->callback([flags, &chosen] { chosen = [flags] { return bench(*flags, "prefill"); }; });
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,155 @@
+#include "flags.h"
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "terminal.h"
+
+namespace quire::cli {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double bytes;
+};
+
+constexpr Unit kUnits[] = {{"", 1},       {"B", 1},        {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},
+                           {"T", 0x1p40}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+                           {"kB", 1e3},   {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+
+class ByteCount : public CLI::Validator {
+ public:
+  ByteCount() : Validator("SIZE") {
+    func_ = [](std::string& text) {
+      auto bytes = parse_bytes(text);
+      if (!bytes.ok()) return bytes.error().message;
+      text = cat(*bytes);
+      return std::string();
+    };
+  }
+};
+
+/// A finite number in [min, max]; CLI::Range would let NaN pass.
+class Number : public CLI::Validator {
+ public:
+  Number(double min, double max, std::string wanted) : Validator("NUMBER") {
+    func_ = [min, max, wanted](std::string& text) {
+      double number = 0;
+      auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      bool whole = error == std::errc() && rest == text.data() + text.size();
+      if (whole && number >= min && number <= max) return std::string();
+      return cat("found ", text, ", wanted ", wanted);
+    };
+  }
+};
+
+}  // namespace
+
+Result<std::uint64_t> parse_bytes(std::string_view text) {
+  double number = 0;
+  auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  for (const Unit& known : kUnits) {
+    if (error != std::errc() || unit != known.name) continue;
+    double bytes = number * known.bytes;
+    if (!(bytes >= 0 && bytes < 0x1p63)) break;
+    return static_cast<std::uint64_t>(bytes);
+  }
+  return fail("found '", text, "', wanted a size such as 512MiB or 2GiB");
+}
+
+Result<void> read_environment(engine::EngineOptions& options) {
+  if (const char* tier = std::getenv("QUIRE_CPU")) options.cpu_tier = tier;
+  if (const char* text = std::getenv("QUIRE_TEST_F32")) {
+    std::string_view value = text;
+    if (value != "" && value != "0" && value != "1") return fail("QUIRE_TEST_F32: found '", value, "', wanted 0 or 1");
+    options.reference_arithmetic = value == "1";
+  }
+  return {};
+}
+
+void add_model(CLI::App& command, std::string& path) {
+  command.add_option("MODEL", path, "A model file in GGUF format")->required();
+}
+
+void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  command.add_option("--threads", options.threads, "Threads that compute (default: all cores this process may use)")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--ctx", options.context, "Tokens a request may have at most (default: the model's own)")
+      ->check(positive);
+  command
+      .add_option("--kv-memory", options.kv_memory_bytes,
+                  "Memory for the KV cache, as in 2GiB (default: a share of what is free)")
+      ->transform(ByteCount());
+  command.add_option("--kv-type", options.kv_type, "Format of the KV cache: f16 or f32")
+      ->check(CLI::IsMember({"f16", "f32"}))
+      ->capture_default_str();
+  command.add_option("--block-size", options.block_size, "Tokens in a KV block: 8, 16, 32, 64 or 128")
+      ->check(CLI::IsMember({8, 16, 32, 64, 128}))
+      ->capture_default_str();
+  command.add_option("--max-batch-tokens", options.max_batch_tokens, "Tokens computed in one step at most")
+      ->check(positive)
+      ->capture_default_str();
+  command.add_option("--max-batch-rows", options.max_batch_rows, "Requests that run at once at most")
+      ->check(positive)
+      ->capture_default_str();
+  command.add_option("--max-waiting", options.max_waiting, "Requests in the queue at most; one more is refused")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->capture_default_str();
+  command.add_option("--command-log", options.command_log, "Record the scheduler's commands in this file, for replay");
+}
+
+void add_sampling_flags(CLI::App& command, sampling::SamplingParams& params) {
+  constexpr double kMost = 1e30, kLeast = 1e-30;
+  const Number finite(-kMost, kMost, "a finite number");
+  command.add_option("--temperature", params.temperature, "0: always the most likely token")
+      ->check(Number(0, kMost, "a number of 0 or more"))
+      ->capture_default_str();
+  command.add_option("--top-k", params.top_k, "Sample from the k most likely tokens; 0: from all")
+      ->check(CLI::Range(0, INT32_MAX))
+      ->capture_default_str();
+  command.add_option("--top-p", params.top_p, "Sample from the likeliest tokens that together reach this probability")
+      ->check(Number(kLeast, 1, "a number above 0, up to 1"))
+      ->capture_default_str();
+  command.add_option("--min-p", params.min_p, "Drop tokens less likely than this share of the best one")
+      ->check(Number(0, 1, "a number from 0 to 1"))
+      ->capture_default_str();
+  command.add_option("--repetition-penalty", params.repetition_penalty, "Above 1: repeat less")
+      ->check(Number(kLeast, kMost, "a number above 0"))
+      ->capture_default_str();
+  command.add_option("--presence-penalty", params.presence_penalty, "Subtracted from logits of tokens in the answer")
+      ->check(finite)
+      ->capture_default_str();
+  command
+      .add_option("--frequency-penalty", params.frequency_penalty,
+                  "Subtracted from logits for each occurrence in the answer")
+      ->check(finite)
+      ->capture_default_str();
+}
+
+Result<std::unique_ptr<engine::Engine>> open_engine(engine::EngineOptions options) {
+  QUIRE_TRY_VOID(read_environment(options));
+  const bool show = stderr_is_terminal();
+  int shown = -1;
+  if (show) {
+    options.progress = [&shown](double fraction) {
+      int percent = static_cast<int>(fraction * 100);
+      if (percent != shown) std::fprintf(stderr, "\rloading %3d %%", shown = percent);
+    };
+  }
+  auto engine = engine::Engine::open(std::move(options));
+  if (show) std::fputs("\r\033[K", stderr);
+  return engine;
+}
+
+std::uint64_t draw_seed() {
+  std::random_device device;
+  // JSON readers that know only doubles keep 53 bits.
+  return ((std::uint64_t{device()} << 32) | device()) >> 11;
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,34 @@
+#include "commands.h"
+#include "flags.h"
+#include "serve.h"
+#include "terminal.h"
+
+namespace quire::cli {
+
+void add_serve(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<ServeOptions>();
+  auto* command = app.add_subcommand("serve", "Serve the model over an OpenAI-compatible HTTP API");
+  add_model(*command, options->engine.model_path);
+  command->add_option("--host", options->host, "Address to listen on: an IP address or localhost")
+      ->capture_default_str();
+  command->add_option("--port", options->port, "Port; 0: any free one")->capture_default_str();
+  command->add_flag("--allow-remote", options->allow_remote, "Allow a host that other machines can reach");
+  command->add_option("--alias", options->aliases, "Name for the `model` field; may be repeated, the first is shown");
+  command->add_option("--allowed-host", options->allowed_hosts, "One more name that the Host header may have");
+  command->add_option("--grace", options->grace_s, "Seconds that running requests may take after Ctrl-C")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "The summary as one line of JSON");
+  add_engine_flags(*command, options->engine);
+  command->callback([options, &chosen] {
+    chosen = [options] {
+      if (auto read = read_environment(options->engine); !read.ok()) {
+        report(read.error().message);
+        return kUsage;
+      }
+      return serve(*options);
+    };
+  });
+}
+
+}  // namespace quire::cli
