@@ -16,5 +16,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     sum += static_cast<unsigned>(tensor.data[0]) + static_cast<unsigned>(tensor.data[tensor.bytes - 1]);
   }
   auto config = quire::model::read_config(*file);
-  return config.ok() && sum == 0xFFFFFFFF ? 1 : 0;
+  [[maybe_unused]] volatile unsigned sink = sum + (config.ok() ? 1 : 0);
+  return 0;
 }

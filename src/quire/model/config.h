@@ -1,6 +1,9 @@
 #pragma once
 // ModelConfig: one description for all supported families of decoder-only transformers (llama, qwen2, gemma3), read
 // from GGUF metadata. A family is data here, not code: the forward pass follows these fields.
+// Limits: up to 1,024 layers, widths up to 2^20, head sizes even and up to 512 with keys as long as values, the same
+// number of heads in every layer, context up to 2^24. Refused by name: experts, logit and residual scales,
+// soft-capping, ALiBi, longrope, sliding windows outside gemma3.
 
 #include <cstdint>
 #include <string>
@@ -37,6 +40,8 @@ struct ModelConfig {
   std::vector<LayerConfig> layers;  ///< [num_layers]
 };
 
+/// Checks every number against its range and the vocabulary against the embedding. The shapes of the other tensors are
+/// checked by Model::load.
 Result<ModelConfig> read_config(const GgufFile& file);
 
 }  // namespace quire::model

@@ -71,8 +71,7 @@ class GgufBuilder {
   GgufBuilder& key_i32s(std::string_view name, std::span<const std::int32_t> values) { return array(name, 5, values); }
   /// A key with any type number and any bytes after it.
   GgufBuilder& key_raw(std::string_view name, std::uint32_t type, std::string_view body) {
-    keys_.string(name).number(type).raw(body);
-    ++num_keys_;
+    keys_.push_back({std::string(name), ByteWriter().number(type).raw(body).take()});
     return *this;
   }
 
@@ -89,11 +88,20 @@ class GgufBuilder {
   }
   /// Entries so far; a test may change them before build().
   std::vector<TensorEntry>& entries() { return entries_; }
+  GgufBuilder& drop_key(std::string_view name) {
+    std::erase_if(keys_, [&](const Key& key) { return key.name == name; });
+    return *this;
+  }
+  /// Takes the entry out; its data stays as a gap.
+  GgufBuilder& drop_tensor(std::string_view name) {
+    std::erase_if(entries_, [&](const TensorEntry& entry) { return entry.name == name; });
+    return *this;
+  }
 
   std::string build() const {
     ByteWriter out;
-    out.raw("GGUF").number(version).number<std::uint64_t>(entries_.size()).number<std::uint64_t>(num_keys_);
-    out.raw(ByteWriter(keys_).take());
+    out.raw("GGUF").number(version).number<std::uint64_t>(entries_.size()).number<std::uint64_t>(keys_.size());
+    for (const auto& key : keys_) out.string(key.name).raw(key.type_and_body);
     for (const auto& entry : entries_) {
       out.string(entry.name).number(static_cast<std::uint32_t>(entry.dims.size()));
       for (auto dim : entry.dims) out.number(dim);
@@ -117,8 +125,12 @@ class GgufBuilder {
     return key_raw(name, 9, body.take());
   }
 
-  ByteWriter keys_, data_;
-  std::uint64_t num_keys_ = 0;
+  struct Key {
+    std::string name, type_and_body;
+  };
+
+  ByteWriter data_;
+  std::vector<Key> keys_;
   std::vector<TensorEntry> entries_;
 };
 

@@ -1,0 +1,265 @@
+#include "quire/model/forward.h"
+
+#include <algorithm>
+#include <array>
+
+namespace quire::model {
+namespace {
+
+using ops::MatmulInput;
+using ops::MatmulOutput;
+using quant::PackedMatrix;
+
+AlignedBuffer floats(std::int64_t count) { return AlignedBuffer(static_cast<std::size_t>(count) * sizeof(float)); }
+
+const float* or_null(const std::vector<float>& values) { return values.empty() ? nullptr : values.data(); }
+
+/// One step as seen by one worker.
+class Step {
+ public:
+  Step(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvStore& store, const ForwardInput& input)
+      : worker_(worker),
+        pass_(pass),
+        config_(pass.config),
+        ops_(ops::vector_ops(pass.tier)),
+        scratch_(scratch),
+        store_(store),
+        input_(input),
+        num_rows_(static_cast<std::int64_t>(input.tokens.size())) {}
+
+  void run() {
+    embed();
+    for (std::size_t i = 0; i < pass_.weights.layers.size(); ++i) {
+      const LayerWeights& layer = pass_.weights.layers[i];
+      project_qkv(layer);
+      rotate_heads(layer, config_.layers[i]);
+      attend(static_cast<std::int64_t>(i), config_.layers[i]);
+      project(layer.attn_out, scratch_.attended);
+      add_and_norm(layer.post_attn_norm, &layer.ffn_norm);
+      feed_forward(layer);
+      project(layer.down, scratch_.activated);
+      bool last = i + 1 == pass_.weights.layers.size();
+      add_and_norm(layer.post_ffn_norm, last ? nullptr : &pass_.weights.layers[i + 1].attn_norm);
+    }
+    output_head();
+  }
+
+ private:
+  /// Runs body(row) for n rows, a few rows at a time.
+  template <class Body>
+  void for_rows(std::int64_t n, Body&& body) {
+    worker_.for_each(n, std::clamp<std::int64_t>(n / (4 * worker_.count()), 1, 8), body);
+  }
+
+  float* residual(std::int64_t row) { return scratch_.residual.as<float>() + row * config_.hidden; }
+
+  /// The residual stream starts as the token's embedding; its first norm comes along.
+  void embed() {
+    for_rows(num_rows_, [&](std::int64_t row) {
+      pass_.weights.embedding.dequantize_row(input_.tokens[static_cast<std::size_t>(row)].value, residual(row));
+      if (config_.embedding_scale != 1) ops_.scale(residual(row), config_.embedding_scale, config_.hidden);
+      norm_row(row, pass_.weights.layers.front().attn_norm);
+    });
+  }
+
+  void norm_row(std::int64_t row, const std::vector<float>& weight) {
+    ops_.rms_norm(residual(row), weight.data(), config_.rms_eps, config_.hidden, scratch_.normed.row(row));
+    finish_row(scratch_.normed, row);
+  }
+
+  void finish_row(ProductInput& rows, std::int64_t row) {
+    if (!rows.finish_row(pass_.tier, row)) scratch_.row_failed[static_cast<std::size_t>(row)] = 1;
+  }
+
+  void project_qkv(const LayerWeights& layer) {
+    auto output = [](const PackedMatrix& weights, const std::vector<float>& bias, AlignedBuffer& out) {
+      return MatmulOutput{&weights, or_null(bias), out.as<float>(), weights.rows()};
+    };
+    const std::array outputs{output(layer.q, layer.q_bias, scratch_.q), output(layer.k, layer.k_bias, scratch_.k),
+                             output(layer.v, layer.v_bias, scratch_.v)};
+    ops::matmul(worker_, pass_.tier, scratch_.normed.view(num_rows_), outputs);
+  }
+
+  /// Norms (where the family has them) and rotates the heads of q and k.
+  void rotate_heads(const LayerWeights& layer, const LayerConfig& layer_config) {
+    const ops::RopeTable& table = pass_.rope[static_cast<std::size_t>(layer_config.rope)];
+    const std::int64_t num_chunks = static_cast<std::int64_t>(input_.chunks.size());
+    for_rows(num_rows_, [&, chunk = std::int64_t{0}](std::int64_t row) mutable {
+      // A worker's rows rise, so the search goes on from the last chunk.
+      while (chunk + 1 < num_chunks && input_.chunks[static_cast<std::size_t>(chunk + 1)].first_row <= row) ++chunk;
+      const auto& owner = input_.chunks[static_cast<std::size_t>(chunk)];
+      const std::int64_t position = owner.first_position + row - owner.first_row;
+      rotate_row(scratch_.q.as<float>() + row * config_.num_heads * config_.head_dim, config_.num_heads, layer.q_norm,
+                 table, position);
+      rotate_row(scratch_.k.as<float>() + row * config_.num_kv_heads * config_.head_dim, config_.num_kv_heads,
+                 layer.k_norm, table, position);
+    });
+  }
+
+  void rotate_row(float* heads, std::int64_t num_heads, const std::vector<float>& norm, const ops::RopeTable& table,
+                  std::int64_t position) {
+    auto rotate = config_.rope_style == RopeStyle::neox ? ops_.rope_neox : ops_.rope_interleaved;
+    for (std::int64_t head = 0; head < num_heads; ++head) {
+      float* x = heads + head * config_.head_dim;
+      if (!norm.empty()) ops_.rms_norm(x, norm.data(), config_.rms_eps, config_.head_dim, x);
+      rotate(x, table.cosine(position), table.sine(position), table.rotary_dim());
+    }
+  }
+
+  void attend(std::int64_t layer, const LayerConfig& layer_config) {
+    attention::KvWrite write;
+    write.chunks = input_.chunks;
+    write.k = scratch_.k.as<float>();
+    write.v = scratch_.v.as<float>();
+    write.k_stride = write.v_stride = config_.num_kv_heads * config_.head_dim;
+    write.row_failed = scratch_.row_failed.data();
+    attention::write_kv(worker_, pass_.tier, store_, layer, write);
+
+    attention::AttentionCall call;
+    call.chunks = input_.chunks;
+    call.q = scratch_.q.as<float>();
+    call.out = scratch_.attended.row(0);
+    call.q_stride = call.out_stride = config_.num_heads * config_.head_dim;
+    call.num_heads = config_.num_heads;
+    call.scale = config_.attention_scale;
+    call.window = layer_config.window;
+    attention::paged_attention(worker_, pass_.tier, store_, layer, call, scratch_.attention);
+    for_rows(num_rows_, [&](std::int64_t row) { finish_row(scratch_.attended, row); });
+  }
+
+  /// product = weights * input
+  void project(const PackedMatrix& weights, const ProductInput& input) {
+    const std::array outputs{MatmulOutput{&weights, nullptr, scratch_.product.as<float>(), config_.hidden}};
+    ops::matmul(worker_, pass_.tier, input.view(num_rows_), outputs);
+  }
+
+  /// residual += product (after its norm, where the family has one), then the norm that the next products read.
+  void add_and_norm(const std::vector<float>& post_norm, const std::vector<float>* next_norm) {
+    for_rows(num_rows_, [&](std::int64_t row) {
+      float* product = scratch_.product.as<float>() + row * config_.hidden;
+      if (!post_norm.empty()) ops_.rms_norm(product, post_norm.data(), config_.rms_eps, config_.hidden, product);
+      ops_.add(residual(row), product, config_.hidden);
+      if (next_norm != nullptr) norm_row(row, *next_norm);
+    });
+  }
+
+  /// activated = activation(gate) * up
+  void feed_forward(const LayerWeights& layer) {
+    const std::array outputs{MatmulOutput{&layer.gate, nullptr, scratch_.activated.row(0), config_.ffn},
+                             MatmulOutput{&layer.up, nullptr, scratch_.up.as<float>(), config_.ffn}};
+    ops::matmul(worker_, pass_.tier, scratch_.normed.view(num_rows_), outputs);
+    auto activate = config_.activation == Activation::silu ? ops_.silu_mul : ops_.gelu_tanh_mul;
+    for_rows(num_rows_, [&](std::int64_t row) {
+      float* gate = scratch_.activated.row(row);
+      activate(gate, scratch_.up.as<float>() + row * config_.ffn, config_.ffn, gate);
+      finish_row(scratch_.activated, row);
+    });
+  }
+
+  void output_head() {
+    const auto num_wanted = static_cast<std::int64_t>(input_.logit_rows.size());
+    for (std::int64_t first = 0; first < num_wanted; first += scratch_.logit_slice) {
+      logits_of(first, std::min(scratch_.logit_slice, num_wanted - first));
+    }
+  }
+
+  /// Computes the logits of the wanted rows [first, first + count) and hands them out.
+  void logits_of(std::int64_t first, std::int64_t count) {
+    auto row_of = [&](std::int64_t i) { return input_.logit_rows[static_cast<std::size_t>(first + i)]; };
+    for_rows(count, [&](std::int64_t i) {
+      ops_.rms_norm(residual(row_of(i)), pass_.weights.output_norm.data(), config_.rms_eps, config_.hidden,
+                    scratch_.final.row(i));
+      if (!scratch_.final.finish_row(pass_.tier, i)) fail_row(row_of(i));
+    });
+    float* logits = scratch_.logits.as<float>();
+    const std::array outputs{MatmulOutput{&pass_.weights.output_head(), nullptr, logits, config_.vocab_size}};
+    ops::matmul(worker_, pass_.tier, scratch_.final.view(count), outputs);
+    worker_.for_each(count, 1, [&](std::int64_t i) {
+      if (!ops_.all_finite(logits + i * config_.vocab_size, config_.vocab_size)) fail_row(row_of(i));
+    });
+    if (input_.on_logits) input_.on_logits(worker_, LogitsSlice{first, count, logits});
+    worker_.barrier();  // the next slice overwrites the logits
+  }
+
+  void fail_row(std::int64_t row) { scratch_.row_failed[static_cast<std::size_t>(row)] = 1; }
+
+  Worker& worker_;
+  const ForwardPass& pass_;
+  const ModelConfig& config_;
+  const ops::VectorOps& ops_;
+  Scratch& scratch_;
+  attention::KvStore& store_;
+  const ForwardInput& input_;
+  const std::int64_t num_rows_;
+};
+
+/// Whether one of the layers' matrices wants int8 activations.
+template <class Matrices>
+ProductInput::Quantized any_quantized(const Weights& weights, Matrices matrices_of) {
+  for (const auto& layer : weights.layers) {
+    for (const PackedMatrix* matrix : matrices_of(layer)) {
+      if (is_quantized(matrix->dtype())) return ProductInput::Quantized::yes;
+    }
+  }
+  return ProductInput::Quantized::no;
+}
+
+}  // namespace
+
+ProductInput::ProductInput(std::int64_t max_rows, std::int64_t cols, Quantized quantized)
+    : cols_(cols), values_(floats(max_rows * cols)) {
+  if (quantized == Quantized::yes) quantized_.emplace(max_rows, cols).reshape(max_rows, cols);
+}
+
+bool ProductInput::finish_row(CpuTier tier, std::int64_t index) {
+  return !quantized_ || quant::quantize_row(tier, row(index), index, *quantized_);
+}
+
+MatmulInput ProductInput::view(std::int64_t num_rows) const {
+  MatmulInput input;
+  input.f32 = values_.as<float>();
+  input.f32_stride = cols_;
+  input.quantized = quantized_ ? &*quantized_ : nullptr;
+  input.num_tokens = num_rows;
+  return input;
+}
+
+std::size_t ProductInput::bytes() const {
+  // Beside the floats: a byte an element, and 8 bytes of scale and sum a group with 8 of sums of 16.
+  return values_.size() + (quantized_ ? values_.size() / sizeof(float) * 3 / 2 : 0);
+}
+
+Scratch::Scratch(const ModelConfig& config, const Weights& weights, const LoadOptions& options)
+    : logit_slice(std::min(options.max_logit_rows, options.max_batch_tokens)),
+      residual(floats(options.max_batch_tokens * config.hidden)),
+      q(floats(options.max_batch_tokens * config.num_heads * config.head_dim)),
+      k(floats(options.max_batch_tokens * config.num_kv_heads * config.head_dim)),
+      v(floats(options.max_batch_tokens * config.num_kv_heads * config.head_dim)),
+      up(floats(options.max_batch_tokens * config.ffn)),
+      product(floats(options.max_batch_tokens * config.hidden)),
+      normed(options.max_batch_tokens, config.hidden,
+             any_quantized(weights,
+                           [](const LayerWeights& layer) {
+                             return std::array{&layer.q, &layer.k, &layer.v, &layer.gate, &layer.up};
+                           })),
+      attended(options.max_batch_tokens, config.num_heads * config.head_dim,
+               any_quantized(weights, [](const LayerWeights& layer) { return std::array{&layer.attn_out}; })),
+      activated(options.max_batch_tokens, config.ffn,
+                any_quantized(weights, [](const LayerWeights& layer) { return std::array{&layer.down}; })),
+      final(logit_slice, config.hidden,
+            is_quantized(weights.output_head().dtype()) ? ProductInput::Quantized::yes : ProductInput::Quantized::no),
+      logits(floats(logit_slice * config.vocab_size)),
+      row_failed(static_cast<std::size_t>(options.max_batch_tokens)) {}
+
+std::size_t Scratch::bytes() const {
+  std::size_t total = normed.bytes() + attended.bytes() + activated.bytes() + final.bytes() + row_failed.size();
+  for (const auto* buffer : {&residual, &q, &k, &v, &up, &product, &logits}) total += buffer->size();
+  return total;
+}
+
+void run_forward(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvStore& store,
+                 const ForwardInput& input) {
+  Step(worker, pass, scratch, store, input).run();
+}
+
+}  // namespace quire::model

@@ -1,0 +1,108 @@
+#include "quire/model/model.h"
+
+#include <algorithm>
+#include <new>
+
+#include "quire/base/check.h"
+#include "quire/model/forward.h"
+#include "quire/model/weights.h"
+
+namespace quire::model {
+
+struct Model::State {
+  ModelConfig config;
+  Weights weights;
+  std::vector<ops::RopeTable> rope;  ///< as config.rope
+  CpuTier tier;
+  LoadOptions options;
+  Scratch scratch;
+};
+
+namespace {
+
+Result<void> check_options(const LoadOptions& options, const ModelConfig& config) {
+  if (options.max_context < 1 || options.max_context > config.context) {
+    return fail("context: found ", options.max_context, ", supported by this model: 1 to ", config.context);
+  }
+  if (options.max_batch_tokens < 1)
+    return fail("batch tokens: found ", options.max_batch_tokens, ", wanted at least 1");
+  if (options.max_logit_rows < 1) return fail("logit rows: found ", options.max_logit_rows, ", wanted at least 1");
+  return {};
+}
+
+void check_input(const Model& model, const LoadOptions& options, const ForwardInput& input) {
+  const auto num_rows = static_cast<std::int64_t>(input.tokens.size());
+  QUIRE_CHECK(num_rows >= 1 && num_rows <= options.max_batch_tokens, num_rows, " rows");
+  for (TokenId token : input.tokens) {
+    QUIRE_CHECK(token.value >= 0 && token.value < model.config().vocab_size, "token ", token);
+  }
+  std::int64_t next_row = 0;
+  for (const auto& chunk : input.chunks) {
+    QUIRE_CHECK(chunk.first_row == next_row && chunk.num_tokens >= 1, "chunk at row ", chunk.first_row);
+    QUIRE_CHECK(chunk.first_position >= 0 && chunk.first_position + chunk.num_tokens <= options.max_context,
+                "position ", chunk.first_position, " + ", chunk.num_tokens);
+    next_row += chunk.num_tokens;
+  }
+  QUIRE_CHECK(next_row == num_rows, next_row, " rows in chunks, ", num_rows, " tokens");
+  std::int64_t previous = -1;
+  for (std::int64_t row : input.logit_rows) {
+    QUIRE_CHECK(row > previous && row < num_rows, "logit row ", row);
+    previous = row;
+  }
+}
+
+}  // namespace
+
+Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Model::~Model() = default;
+
+Result<std::unique_ptr<Model>> Model::load(const GgufFile& file, ThreadPool& pool, const LoadOptions& options) {
+  QUIRE_TRY(auto config, read_config(file));
+  QUIRE_TRY_VOID(check_options(options, config));
+  WeightsOptions weights_options;
+  weights_options.format = options.f32_weights ? WeightFormat::f32 : WeightFormat::as_in_file;
+  weights_options.progress = options.progress;
+  QUIRE_TRY(auto weights, load_weights(file, config, pool, weights_options));
+  try {
+    std::vector<ops::RopeTable> rope;
+    for (const auto& params : config.rope) rope.emplace_back(params, options.max_context);
+    Scratch scratch(config, weights, options);
+    auto state = std::make_unique<State>(
+        State{std::move(config), std::move(weights), std::move(rope), options.tier, options, std::move(scratch)});
+    return std::unique_ptr<Model>(new Model(std::move(state)));
+  } catch (const std::bad_alloc&) {
+    return fail("not enough memory for the working buffers of ", options.max_batch_tokens, " tokens and ",
+                options.max_logit_rows, " rows of logits");
+  }
+}
+
+const ModelConfig& Model::config() const { return state_->config; }
+std::size_t Model::weight_bytes() const { return state_->weights.bytes(); }
+
+std::size_t Model::scratch_bytes() const {
+  std::size_t total = state_->scratch.bytes();
+  for (const auto& table : state_->rope) {
+    total += static_cast<std::size_t>(table.num_positions() * table.rotary_dim()) * sizeof(float);
+  }
+  return total;
+}
+
+ForwardOutput Model::forward(ThreadPool& pool, attention::KvStore& store, const ForwardInput& input) {
+  check_input(*this, state_->options, input);
+  Scratch& scratch = state_->scratch;
+  std::fill_n(scratch.row_failed.begin(), input.tokens.size(), std::uint8_t{0});
+  const ForwardPass pass{state_->config, state_->weights, state_->rope, state_->tier};
+  struct Arguments {
+    const ForwardPass& pass;
+    Scratch& scratch;
+    attention::KvStore& store;
+    const ForwardInput& input;
+  } arguments{pass, scratch, store, input};
+  // One reference, so that std::function holds it without memory of its own.
+  pool.run([&arguments](Worker& worker) {
+    run_forward(worker, arguments.pass, arguments.scratch, arguments.store, arguments.input);
+  });
+  return {std::span(scratch.row_failed).first(input.tokens.size())};
+}
+
+}  // namespace quire::model
