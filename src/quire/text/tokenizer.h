@@ -8,20 +8,31 @@
 //           name is an error, since a near miss would give wrong ids without a sign of it). "qwen2" text is brought to
 //           Unicode NFC first, as the original tokenizer does (llama.cpp does not). "llama-bpe" takes a word that is in
 //           the vocabulary as it stands, without merging.
-//  "llama"  SentencePiece-style BPE: spaces become U+2581, neighbours merge by the score of the result, characters
-//           without a token become byte tokens <0x00>..<0xFF>, or the unknown token where the vocabulary has none.
-//           User-defined tokens are found in the text after spaces became U+2581, longest first, and never merge with
-//           their neighbours; that is the original SentencePiece's order. Ties between equal scores go to the left.
+//  "llama"  SentencePiece-style BPE: spaces become U+2581, neighbours merge by the score of the result (the left one of
+//           equal scores), characters without a token become byte tokens <0x00>..<0xFF>, or the unknown token where the
+//           vocabulary has none. User-defined tokens are found in the text after spaces became U+2581, longest first,
+//           and never merge with their neighbours.
 //
-// Choices where other implementations differ:
-//  1. Control and unknown tokens (types 3 and 2) in the text are text, unless SpecialTokens::parsed. User-defined
-//  tokens
+// Choices, where other implementations differ or a reader might expect something else:
+//  1. Control and unknown tokens (types 3 and 2) in a text are text, unless SpecialTokens::parsed. User-defined tokens
 //     (type 4) are always recognised. At a position the longest token wins.
-//  2. add_space_prefix ("llama" only) puts U+2581 before the text and before each piece that follows a parsed control
-//     token, also where the piece begins with a space: the behaviour that Hugging Face calls legacy.
-//  3. A token written <0xHH> is a byte only if it has type 6 and exactly two hexadecimal digits; otherwise it is plain
+//  2. Gemma: user-defined tokens as above is what the original SentencePiece does. `tokenizers` differs from it where a
+//     run of more than 31 spaces stands (its conversion merges runs by doubling: 16 + 16 + ...; the original, llama.cpp
+//     and Quire take 31 + 31 + ...); llama.cpp differs where a text has U+2581 itself beside a space (it looks for
+//     user-defined tokens before it replaces spaces).
+//  3. add_space_prefix ("llama" only) puts U+2581 before the text and before each piece that follows a special token,
+//     also where the piece begins with a space: what Hugging Face calls legacy, and what tokenizer.json of Llama 2 and
+//     Mistral says.
+//  4. "llama": U+2581 in a text and a space are the same, so decode(encode(text)) has a space for it. "qwen2": it is
+//  the
+//     NFC form of the text.
+//  5. "gpt2": a byte that no token stands for is left out (SmolLM2 lacks 0x04, 0x06, 0x13, 0x14, 0x16, 0x1D and the
+//  lead
+//     bytes 0xF1, 0xF2 of unassigned planes), as in `tokenizers` and llama.cpp. The unknown token does not replace it:
+//     in SmolLM2 that is <|endoftext|>, which no user's text may become.
+//  6. A token written <0xHH> is a byte only if it has type 6 and exactly two hexadecimal digits; otherwise it is plain
 //     text.
-//  4. Of equal token texts the last one in the vocabulary is the one that encode() and find() give.
+//  7. Of equal token texts the last one in the vocabulary is the one that encode() and find() give.
 //
 // Time: encode() is O(n log n) in the bytes of the text, whatever they are (times the length of the longest special
 // token, at most kMaxSpecialTokenBytes, where the text looks like special tokens).
