@@ -76,9 +76,10 @@ std::vector<std::uint8_t> SequenceRunner::step(std::span<const Piece> pieces, co
     chunk.blocks = owner.blocks;
     chunks.push_back(chunk);
     for (std::size_t i = 0; i < piece.tokens.size(); ++i) {
-      bool wanted = piece.logits == Logits::all || (piece.logits == Logits::last && i + 1 == piece.tokens.size());
-      if (wanted) logit_rows.push_back(static_cast<std::int64_t>(tokens.size()));
-      if (wanted) places.push_back({p, i});
+      if (i >= piece.logits_from) {
+        logit_rows.push_back(static_cast<std::int64_t>(tokens.size()));
+        places.push_back({p, i});
+      }
       tokens.push_back(piece.tokens[i]);
     }
   }
@@ -104,7 +105,6 @@ std::vector<float> SequenceRunner::all_logits(std::int64_t index, std::span<cons
     Piece piece;
     piece.sequence = index;
     piece.tokens = tokens.subspan(at, std::min(static_cast<std::size_t>(chunk), tokens.size() - at));
-    piece.logits = Logits::all;
     step({&piece, 1}, [&](std::size_t, std::size_t i, std::span<const float> row) {
       std::copy(row.begin(), row.end(), logits.begin() + static_cast<std::ptrdiff_t>((at + i) * vocab));
     });

@@ -24,13 +24,11 @@ struct RunnerOptions {
 
 class SequenceRunner {
  public:
-  enum class Logits { none, last, all };
-
   /// Tokens that a step appends to a sequence (numbered from 0).
   struct Piece {
     std::int64_t sequence = 0;
     std::span<const TokenId> tokens;
-    Logits logits = Logits::last;
+    std::size_t logits_from = 0;  ///< logits are wanted of tokens [logits_from, tokens.size())
   };
 
   /// The logits of token `index` of piece `piece`. Called by the workers, for different rows at the same time.

@@ -1,0 +1,264 @@
+// Logits of the real models against those of an independent implementation (tests/data/goldens): teacher-forced, on the
+// reference arithmetic with a tight bound, and on the served path with a bound that a peer reaches.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <sstream>
+
+#include "quire/base/cpu.h"
+#include "quire/engine/tokenizer_data.h"
+#include "quire/json/json.h"
+#include "quire/model/gguf.h"
+#include "quire/model/model.h"
+#include "quire/model/sequence_runner.h"
+#include "quire/ops/vector_ops.h"
+#include "quire/text/tokenizer.h"
+#include "tests/support/models.h"
+
+namespace quire {
+namespace {
+
+using model::SequenceRunner;
+using test::RealModel;
+
+constexpr std::int64_t kMaxTokens = 512;
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in.good()) << path;
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// Unpacks with gzip(1), which every Debian has.
+std::string read_gzip(const std::string& path) {
+  std::string command = "gzip -dc '" + path + "'";
+  std::FILE* pipe = popen(command.c_str(), "r");
+  EXPECT_NE(pipe, nullptr);
+  if (pipe == nullptr) return "";
+  std::string text;
+  char buffer[1 << 16];
+  while (std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, count);
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return text;
+}
+
+json::Value parse_json(const std::string& text) {
+  auto value = json::parse(text);
+  EXPECT_TRUE(value.ok()) << value.error().message;
+  return value.ok() ? *std::move(value) : json::Value();
+}
+
+struct Candidate {
+  TokenId token;
+  double logprob;
+};
+
+struct GoldenPrompt {
+  std::vector<TokenId> tokens;              ///< the prompt and the greedy tokens but the last
+  std::size_t first_row;                    ///< of the row that chose the first greedy token
+  std::vector<double> margin;               ///< [rows]
+  std::vector<std::vector<Candidate>> top;  ///< [rows][32]
+};
+
+std::vector<GoldenPrompt> read_goldens(const RealModel& real) {
+  std::vector<GoldenPrompt> prompts;
+  json::Value file = parse_json(read_gzip(test::golden_path(real, "logits.json.gz")));
+  for (const json::Value& entry : file.as_array()) {
+    GoldenPrompt prompt;
+    auto append = [&](const json::Value& ids) {
+      for (const auto& id : ids.as_array()) prompt.tokens.push_back(TokenId{static_cast<std::int32_t>(id.as_int())});
+    };
+    append(*entry.find("prompt_ids"));
+    prompt.first_row = prompt.tokens.size() - 1;
+    append(*entry.find("greedy_ids"));
+    prompt.tokens.pop_back();
+    for (const auto& margin : entry.find("margin")->as_array()) prompt.margin.push_back(margin.as_number());
+    for (const auto& row : entry.find("top32")->as_array()) {
+      auto& candidates = prompt.top.emplace_back();
+      for (const auto& pair : row.as_array()) {
+        const auto& items = pair.as_array();
+        candidates.push_back({TokenId{static_cast<std::int32_t>(items[0].as_int())}, items[1].as_number()});
+      }
+    }
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
+
+struct Arithmetic {
+  bool f32_weights;
+  attention::KvType kv_type;
+};
+constexpr Arithmetic kReference{true, attention::KvType::f32};
+constexpr Arithmetic kServed{false, attention::KvType::f16};
+
+/// The model, loaded for one kind of arithmetic, on the best tier of the CPU (or QUIRE_CPU): all tiers give one result.
+struct Loaded {
+  std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<model::GgufFile> file;
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<SequenceRunner> runner;
+  const ops::VectorOps* ops = nullptr;
+};
+
+Loaded load(const RealModel& real, const Arithmetic& arithmetic) {
+  Loaded loaded;
+  const char* forced = std::getenv("QUIRE_CPU");
+  auto tier = choose_cpu_tier(forced == nullptr ? "" : forced);
+  EXPECT_TRUE(tier.ok());
+  loaded.ops = &ops::vector_ops(tier->tier);
+  loaded.pool = std::make_unique<ThreadPool>(std::max(1u, std::thread::hardware_concurrency()));
+  auto file = model::GgufFile::open(test::model_path(real));
+  EXPECT_TRUE(file.ok()) << file.error().message;
+  if (!file.ok()) return loaded;
+  loaded.file = std::make_unique<model::GgufFile>(*std::move(file));
+  model::LoadOptions options;
+  options.tier = tier->tier;
+  options.max_context = options.max_batch_tokens = kMaxTokens;
+  options.max_logit_rows = 32;
+  options.f32_weights = arithmetic.f32_weights;
+  auto model = model::Model::load(*loaded.file, *loaded.pool, options);
+  EXPECT_TRUE(model.ok()) << model.error().message;
+  if (!model.ok()) return loaded;
+  loaded.model = *std::move(model);
+  model::RunnerOptions runner;
+  runner.kv_type = arithmetic.kv_type;
+  loaded.runner = std::make_unique<SequenceRunner>(*loaded.model, *loaded.pool, runner);
+  return loaded;
+}
+
+struct Distance {
+  double max_delta = 0;  ///< of logprobs of ids with p_ref > 1e-4
+  double sum_kl = 0;     ///< over the 32 candidates of each row
+  std::int64_t num_rows = 0;
+  std::vector<double> lost_margins;  ///< margins of rows whose best token differs
+};
+
+/// Feeds every prompt with its greedy tokens and compares the rows.
+Distance compare(Loaded& loaded, const std::vector<GoldenPrompt>& prompts) {
+  Distance distance;
+  std::mutex mutex;
+  for (const auto& prompt : prompts) {
+    loaded.runner->reset();
+    const SequenceRunner::Piece piece{0, prompt.tokens, prompt.first_row};
+    auto failed = loaded.runner->step({&piece, 1}, [&](std::size_t, std::size_t index, std::span<const float> logits) {
+      const auto& candidates = prompt.top[index - prompt.first_row];
+      const auto n = static_cast<std::int64_t>(logits.size());
+      const double normaliser = loaded.ops->log_sum_exp(logits.data(), n);
+      double kl = 0, max_delta = 0;
+      for (const auto& candidate : candidates) {
+        double p = std::exp(candidate.logprob);
+        double delta = candidate.logprob -
+                       (static_cast<double>(logits[static_cast<std::size_t>(candidate.token.value)]) - normaliser);
+        kl += p * delta;
+        if (p > 1e-4) max_delta = std::max(max_delta, std::fabs(delta));
+      }
+      bool same_best = loaded.ops->argmax(logits.data(), n) == candidates.front().token.value;
+      std::lock_guard lock(mutex);
+      distance.max_delta = std::max(distance.max_delta, max_delta);
+      distance.sum_kl += kl;
+      ++distance.num_rows;
+      if (!same_best) distance.lost_margins.push_back(prompt.margin[index - prompt.first_row]);
+    });
+    EXPECT_EQ(std::count(failed.begin(), failed.end(), 1), 0);
+  }
+  return distance;
+}
+
+double largest(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+class LogitsGolden : public testing::TestWithParam<RealModel> {};
+
+INSTANTIATE_TEST_SUITE_P(Golden, LogitsGolden, testing::Values(test::kSmolLm2, test::kGemma270m, test::kQwen05b),
+                         [](const auto& test) { return std::string(test.param.test_name); });
+
+TEST_P(LogitsGolden, TheReferenceArithmeticGivesTheReferencesLogprobs) {
+  Loaded loaded = load(GetParam(), kReference);
+  ASSERT_NE(loaded.model, nullptr);
+  Distance distance = compare(loaded, read_goldens(GetParam()));
+  std::cout << "rows " << distance.num_rows << ", max |delta logprob| " << distance.max_delta << ", mean kl32 "
+            << distance.sum_kl / static_cast<double>(distance.num_rows) << ", other best tokens "
+            << distance.lost_margins.size() << "\n";
+  ASSERT_EQ(distance.num_rows, 12 * 48);
+  EXPECT_LT(distance.max_delta, 2e-3);
+}
+
+TEST_P(LogitsGolden, TheServedPathIsNoFurtherFromTheReferenceThanItsPeer) {
+  Loaded loaded = load(GetParam(), kServed);
+  ASSERT_NE(loaded.model, nullptr);
+  Distance distance = compare(loaded, read_goldens(GetParam()));
+  json::Value summary = parse_json(read_text(test::golden_path(GetParam(), "summary.json")));
+  const double mean_kl = distance.sum_kl / static_cast<double>(distance.num_rows);
+  const double peer_kl = summary.find("llama_cpp_mean_kl")->as_number();
+  std::cout << "rows " << distance.num_rows << ", mean kl32 " << mean_kl << " (peer " << peer_kl
+            << "), max |delta logprob| " << distance.max_delta << ", other best tokens " << distance.lost_margins.size()
+            << ", largest margin lost " << largest(distance.lost_margins) << "\n";
+  ASSERT_EQ(distance.num_rows, 12 * 48);
+  EXPECT_LE(mean_kl, peer_kl);
+  EXPECT_LE(largest(distance.lost_margins), GetParam().golden == "gemma3" ? 1.5 : 0.5);
+}
+
+/// The ids of the text in windows of 512, with BOS in front of each where the model wants it.
+std::vector<std::vector<TokenId>> windows_of(const Loaded& loaded, std::size_t num_windows) {
+  auto data = engine::tokenizer_data(*loaded.file);
+  EXPECT_TRUE(data.ok());
+  const bool add_bos = data->add_bos;
+  const std::optional<TokenId> bos = data->bos;
+  auto tokenizer = Tokenizer::create(*std::move(data));
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  std::string text = read_text(std::string(QUIRE_SOURCE_DIR) + "/tests/data/goldens/perplexity.txt");
+  auto ids = (*tokenizer)->encode(text, SpecialTokens::as_text);
+  EXPECT_TRUE(ids.ok());
+  EXPECT_GE(ids->size(), num_windows * kMaxTokens);
+  std::vector<std::vector<TokenId>> windows;
+  for (std::size_t w = 0; w < num_windows; ++w) {
+    auto begin = ids->begin() + static_cast<std::ptrdiff_t>(w * kMaxTokens);
+    auto& window = windows.emplace_back(begin, begin + kMaxTokens);
+    if (!add_bos) continue;
+    window.insert(window.begin(), *bos);
+    window.pop_back();
+  }
+  return windows;
+}
+
+TEST_P(LogitsGolden, PerplexityIsThatOfTheReferenceWithinHalfAPercent) {
+  Loaded loaded = load(GetParam(), kServed);
+  ASSERT_NE(loaded.model, nullptr);
+  json::Value summary = parse_json(read_text(test::golden_path(GetParam(), "summary.json")));
+  const auto num_windows = static_cast<std::size_t>(summary.find("perplexity_windows")->as_int());
+  double sum = 0;
+  std::int64_t count = 0;
+  for (const auto& window : windows_of(loaded, num_windows)) {
+    std::vector<double> losses(window.size());  // by position, so that the sum has one order
+    loaded.runner->reset();
+    const SequenceRunner::Piece piece{0, window, kMaxTokens / 2};
+    loaded.runner->step({&piece, 1}, [&](std::size_t, std::size_t index, std::span<const float> logits) {
+      if (index + 1 == window.size()) return;
+      double normaliser = loaded.ops->log_sum_exp(logits.data(), static_cast<std::int64_t>(logits.size()));
+      losses[index] = normaliser - static_cast<double>(logits[static_cast<std::size_t>(window[index + 1].value)]);
+    });
+    for (double loss : losses) sum += loss;
+    count += kMaxTokens / 2 - 1;
+  }
+  ASSERT_EQ(count, summary.find("perplexity_tokens")->as_int());
+  const double perplexity = std::exp(sum / static_cast<double>(count));
+  const double reference = summary.find("perplexity_reference_f32")->as_number();
+  std::cout << "perplexity " << perplexity << ", reference " << reference << ", " << 100 * (perplexity / reference - 1)
+            << " % above it\n";
+  EXPECT_LT(perplexity, reference * 1.005);
+  EXPECT_GT(perplexity, reference * 0.99);
+}
+
+}  // namespace
+}  // namespace quire
