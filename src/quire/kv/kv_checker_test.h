@@ -1,0 +1,81 @@
+#pragma once
+// A naive model of paged KV memory for tests: maps and vectors, everything counted by walking. KvChecker drives it and
+// a PagedKvManager through the same operations, writes a different value into every slot through the manager's tables,
+// carries out the copies it asks for, and compares everything readable after each operation.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quire/kv/paged_kv_manager.h"
+
+namespace quire {
+
+/// Blocks are numbers of its own, never reused; a block's references are counted by walking the tables.
+class KvModel {
+ public:
+  KvModel(std::int32_t num_blocks, std::int32_t block_size) : num_blocks_(num_blocks), block_size_(block_size) {}
+
+  using Values = std::vector<std::uint64_t>;
+  struct Sequence {
+    std::vector<int> blocks;
+    std::int64_t num_tokens = 0;
+  };
+
+  bool try_reserve(SequenceId sequence, const Values& values);  ///< appends positions with these values
+  void fork(SequenceId parent, SequenceId child) { sequences[child] = sequences[parent]; }
+  void release(SequenceId sequence);
+
+  int ref_count(int block) const;
+  std::int64_t num_free() const;
+  Values values_of(SequenceId sequence) const;
+
+  std::map<SequenceId, Sequence> sequences;
+
+ private:
+  std::map<int, Values> contents_;
+  int next_block_ = 1;
+  std::int32_t num_blocks_;
+  std::int32_t block_size_;
+};
+
+/// One step of a test: a plan of reservations and releases, or a fork or a release outside of a plan.
+class KvChecker {
+ public:
+  KvChecker(std::int32_t num_blocks, std::int32_t block_size);
+
+  struct Operation {
+    SequenceId sequence;
+    std::int64_t num_more;  ///< positions to append; -1: release
+  };
+  /// Plans all operations (those on unknown or already planned sequences are left out), then commits or abandons.
+  void run_plan(const std::vector<Operation>& operations, bool commit);
+  void fork(SequenceId parent, SequenceId child);
+  void release(SequenceId sequence);
+
+  bool has(SequenceId sequence) const { return model_.sequences.count(sequence) > 0; }
+  std::vector<SequenceId> sequences() const;
+  const PagedKvManager& manager() const { return manager_; }
+
+  /// The first difference between manager and model so far, or violated invariant.
+  const std::optional<std::string>& difference() const { return difference_; }
+
+ private:
+  void note(std::string text);
+  void apply(const KvChanges& changes, const std::vector<KvReservation>& reservations,
+             const std::map<SequenceId, KvModel::Values>& written);
+  void compare();
+  void compare_sequence(SequenceId sequence);
+  KvModel::Values fresh_values(std::int64_t count);
+
+  std::int32_t block_size_;
+  PagedKvManager manager_;
+  KvModel model_;
+  std::vector<KvModel::Values> slots_;                 ///< [num_blocks + 1][block_size], the physical memory
+  std::map<SequenceId, std::vector<BlockId>> mirror_;  ///< tables as an executor sees them
+  std::uint64_t next_value_ = 1;
+  std::optional<std::string> difference_;
+};
+
+}  // namespace quire
