@@ -78,6 +78,11 @@ std::optional<std::int64_t> Value::if_int() const {
   return std::nullopt;
 }
 
+std::optional<std::uint64_t> Value::if_unsigned() const {
+  auto* large = std::get_if<std::uint64_t>(&data_);
+  return large ? std::optional(*large) : std::nullopt;
+}
+
 std::optional<double> Value::if_number() const {
   if (auto* number = std::get_if<double>(&data_)) return *number;
   if (auto* integer = std::get_if<std::int64_t>(&data_)) return static_cast<double>(*integer);

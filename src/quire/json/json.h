@@ -112,6 +112,8 @@ class Value {
   std::optional<bool> if_bool() const;
   /// The integer, also of a double that is integral and within int64 (clients write 16.0 for 16).
   std::optional<std::int64_t> if_int() const;
+  /// Of kUnsigned only.
+  std::optional<std::uint64_t> if_unsigned() const;
   /// Any number as a double (an integer above 2^53 is rounded).
   std::optional<double> if_number() const;
 

@@ -1,23 +1,26 @@
 #pragma once
 // ChatTemplate: the chat template of a model (a Jinja template) that turns messages into the text of a prompt.
 //
-// The language is a subset of Jinja2 written for this, with the settings that Hugging Face templates assume (trim_blocks,
-// lstrip_blocks, loop controls, tojson as json.dumps with ensure_ascii off). Its output is byte-equal to jinja2's for what
-// it supports:
-//   statements  for (filter, else, loop variable, unpacking), if, set (also of blocks and namespace attributes), macro, call,
+// The language is a subset of Jinja2 written for this, with the settings that Hugging Face templates assume
+// (trim_blocks, lstrip_blocks, loop controls, tojson as json.dumps with ensure_ascii off). Its output is byte-equal to
+// jinja2's for what it supports:
+//   statements  for (filter, else, loop variable, unpacking), if, set (also of blocks and namespace attributes), macro,
+//   call,
 //               filter, with, break, continue, do, generation (transparent), raw, comments, whitespace control
-//   expressions literals, operators, chained comparison, inline if, slices, calls with keywords and *args/**kwargs, filters,
+//   expressions literals, operators, chained comparison, inline if, slices, calls with keywords and *args/**kwargs,
+//   filters,
 //               tests, the usual methods of strings, lists and dicts
 //   functions   range, dict, namespace, joiner, cycler, raise_exception, strftime_now
 // Not supported, and refused by name: include, import, extends, block, recursive loops, autoescape.
-// Differences from Python that a template can see: integers are 64 bits and overflow is an error; upper() and lower() know
-// the common multi-character mappings only; ranges and dict views print as lists; escape() gives a plain string.
+// Differences from Python that a template can see: integers are 64 bits and overflow is an error; upper() and lower()
+// know the common multi-character mappings only; ranges and dict views print as lists; escape() gives a plain string.
 //
-// A template is data from a model file and may be hostile: it reaches no host object, and a render ends with an error when
-// it exceeds one of TemplateLimits. Every step, byte copied and element made costs fuel, so time and memory are bounded.
+// A template is data from a model file and may be hostile: it reaches no host object, and a render ends with an error
+// when it exceeds one of TemplateLimits. Every step, byte copied and element made costs fuel, so time and memory are
+// bounded.
 //
-// Text that comes from messages, tools and variables is tracked byte by byte through every operation, so that the caller can
-// keep it from becoming control tokens (chat_prompt.h).
+// Text that comes from messages, tools and variables is tracked byte by byte through every operation, so that the
+// caller can keep it from becoming control tokens (chat_prompt.h).
 //
 // Thread-safety: immutable after parse(); render() may be called from any thread.
 
@@ -55,12 +58,12 @@ struct TemplateLimits {
 };
 
 struct ChatInput {
-  const json::Value& messages;             ///< an array of objects
-  const json::Value* tools = nullptr;      ///< null: none
+  const json::Value& messages;         ///< an array of objects
+  const json::Value* tools = nullptr;  ///< null: none
   bool add_generation_prompt = true;
-  std::string bos_token;                   ///< as text; empty if the caller adds BOS itself
+  std::string bos_token;  ///< as text; empty if the caller adds BOS itself
   std::string eos_token;
-  const json::Object* variables = nullptr; ///< more variables (chat_template_kwargs); reserved names are refused
+  const json::Object* variables = nullptr;  ///< more variables (chat_template_kwargs); reserved names are refused
   CivilTime now;
 };
 
@@ -80,12 +83,12 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  /// Errors: what the template itself raises (raise_exception) in its own words, with the line; an operation that Python
-  /// would refuse; a limit exceeded; a reserved name in `variables`. Messages are bounded, and control characters in them are
-  /// escaped.
+  /// Errors: what the template itself raises (raise_exception) in its own words, with the line; an operation that
+  /// Python would refuse; a limit exceeded; a reserved name in `variables`. Messages are bounded, and control
+  /// characters in them are escaped.
   ///
-  /// The value of "role" in a message counts as the template's own text when it is one of kKnownRoles, since many templates
-  /// build control tokens from it ('<|' + role + '|>'); any other role is input like the rest.
+  /// The value of "role" in a message counts as the template's own text when it is one of kKnownRoles, since many
+  /// templates build control tokens from it ('<|' + role + '|>'); any other role is input like the rest.
   Result<Rendered> render(const ChatInput& input, const TemplateLimits& limits = {}) const;
 
   static constexpr std::string_view kKnownRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
