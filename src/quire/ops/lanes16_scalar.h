@@ -24,7 +24,7 @@ struct Lanes {
 
   using Doubles = scalar::Doubles;
   static constexpr int kCount = 16;
-  static constexpr int kRegisters = 16;  ///< how many Lanes the tier holds in registers; sizes register blocks
+  static constexpr int kRegisters = 8;  ///< how many Lanes the tier holds in registers; sizes register blocks
 
   static QUIRE_INLINE Lanes load(const float* p) {
     Lanes r;

@@ -1,0 +1,77 @@
+#pragma once
+// The inner functions of paged attention, one table a tier, all written once (tile_kernels.h). They see plain memory
+// and positions; which rows and spans are computed by whom is decided in paged_attention.cpp. Free of standard headers
+// with inline code, so that files compiled for one instruction set may include it.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire::attention {
+
+inline constexpr std::int64_t kTileTokens = 64;   ///< positions whose softmax state changes at once
+inline constexpr std::int64_t kSpanTokens = 256;  ///< positions that one partial result covers
+
+constexpr std::int64_t padded_dim(std::int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+
+/// The query rows of one KV head in consecutive tokens of a sequence. Row r is head r % group of token r / group.
+struct QueryRows {
+  const float* q = nullptr;   ///< the first token's first head of the group; heads lie head_dim apart
+  std::int64_t q_stride = 0;  ///< floats between tokens
+  float q_factor = 0;         ///< f32(scale * log2 e)
+  std::int64_t num_tokens = 0, group = 0, head_dim = 0;
+  std::int64_t first_position = 0;
+  std::int64_t window = 0;
+
+  std::int64_t num_rows() const { return num_tokens * group; }
+  /// The positions that a token sees: [visible_begin, visible_end).
+  std::int64_t visible_end(std::int64_t token) const { return first_position + token + 1; }
+  std::int64_t visible_begin(std::int64_t token) const {
+    return window > 0 && visible_end(token) > window ? visible_end(token) - window : 0;
+  }
+};
+
+/// Where the K and V of one sequence, layer and KV head lie: block b at base + b * block_stride, K then V.
+struct CachedHead {
+  const std::byte* base = nullptr;
+  std::int64_t block_stride = 0, panel_bytes = 0, block_size = 0;
+  bool is_f16 = true;
+  const std::uint32_t* blocks = nullptr;  ///< block ids in order of position
+};
+
+/// Softmax state of rows: maximum, denominator and weighted sum of V. A row that has seen no key is not defined.
+struct PartialRows {
+  float* m = nullptr;  ///< [num_rows]
+  float* l = nullptr;  ///< [num_rows]
+  float* o = nullptr;  ///< [num_rows, padded_dim]
+};
+
+/// Working memory of one thread.
+struct WorkArea {
+  float* q = nullptr;       ///< [num_rows, head_dim], as pack_queries leaves it
+  float* k = nullptr;       ///< [head_dim, kTileTokens]
+  float* v = nullptr;       ///< [kTileTokens, padded_dim]
+  float* scores = nullptr;  ///< [kMaxBlockRows, kTileTokens]
+};
+inline constexpr std::int64_t kMaxBlockRows = 8;
+
+struct AttentionKernels {
+  /// Multiplies the queries by q_factor and arranges them for attend_span. Once for any number of spans.
+  void (*pack_queries)(const QueryRows& rows, float* packed);
+  /// Computes the state of all rows over the positions of one span.
+  void (*attend_span)(const QueryRows& rows, const CachedHead& cache, std::int64_t span, const WorkArea& area,
+                      const PartialRows& out);
+  /// Folds row `row` of `next` into the same row of `sum`, which covers the positions before (rule 10).
+  void (*fold_row)(const PartialRows& sum, const PartialRows& next, std::int64_t row, std::int64_t head_dim);
+  /// out[d] = o[d] * (1 / l)
+  void (*finish_row)(const PartialRows& sum, std::int64_t row, std::int64_t head_dim, float* out);
+  /// Stores n values as f16, `stride` elements apart. False if one is NaN or too large for the format.
+  bool (*store_f16)(const float* x, std::int64_t n, std::uint16_t* out, std::int64_t stride);
+  /// The same as f32. False if one is not finite.
+  bool (*store_f32)(const float* x, std::int64_t n, float* out, std::int64_t stride);
+};
+
+extern const AttentionKernels kAttentionKernelsScalar;
+extern const AttentionKernels kAttentionKernelsAvx2;
+extern const AttentionKernels kAttentionKernelsAvx512;
+
+}  // namespace quire::attention

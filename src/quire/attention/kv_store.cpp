@@ -1,0 +1,65 @@
+#include "quire/attention/kv_store.h"
+
+#include <cstring>
+
+#include "quire/base/check.h"
+#include "quire/base/checked.h"
+
+namespace quire::attention {
+namespace {
+
+/// Kernels load sixteen elements at a time, so the last row of the last panel may be read past its end.
+constexpr std::int64_t kPadding = 64;
+
+std::size_t pool_bytes(const KvLayout& layout, std::int64_t num_blocks) {
+  auto bytes = checked_mul(static_cast<std::uint64_t>(layout.block_bytes()), static_cast<std::uint64_t>(num_blocks));
+  QUIRE_CHECK(bytes.has_value(), num_blocks, " blocks of ", layout.block_bytes(), " bytes");
+  return static_cast<std::size_t>(*bytes) + kPadding;
+}
+
+void check_layout(const KvLayout& layout) {
+  QUIRE_CHECK(layout.num_layers > 0 && layout.num_kv_heads > 0);
+  QUIRE_CHECK(layout.head_dim > 0 && layout.head_dim % 2 == 0, "head_dim ", layout.head_dim);
+  auto size = layout.block_size;
+  QUIRE_CHECK(size == 8 || size == 16 || size == 32 || size == 64 || size == 128, "block_size ", size);
+}
+
+}  // namespace
+
+std::string_view to_string(KvType type) { return type == KvType::f32 ? "f32" : "f16"; }
+
+Result<KvType> parse_kv_type(std::string_view name) {
+  if (name == "f32") return KvType::f32;
+  if (name == "f16") return KvType::f16;
+  return fail("KV type '", name, "' is unknown; wanted f16 or f32");
+}
+
+KvStore::KvStore(const KvLayout& layout, std::int64_t num_blocks) : layout_(layout), num_blocks_(num_blocks) {
+  check_layout(layout);
+  QUIRE_CHECK(num_blocks >= 1);
+  memory_ = AlignedBuffer(pool_bytes(layout, num_blocks));
+}
+
+const std::byte* KvStore::k_panel(std::int64_t layer, BlockId block, std::int64_t head) const {
+  auto index = (layer * num_blocks_ + static_cast<std::int64_t>(block.value)) * layout_.num_kv_heads + head;
+  return memory_.data() + index * 2 * layout_.panel_bytes();
+}
+const std::byte* KvStore::v_panel(std::int64_t layer, BlockId block, std::int64_t head) const {
+  return k_panel(layer, block, head) + layout_.panel_bytes();
+}
+std::byte* KvStore::k_panel(std::int64_t layer, BlockId block, std::int64_t head) {
+  return const_cast<std::byte*>(std::as_const(*this).k_panel(layer, block, head));
+}
+std::byte* KvStore::v_panel(std::int64_t layer, BlockId block, std::int64_t head) {
+  return const_cast<std::byte*>(std::as_const(*this).v_panel(layer, block, head));
+}
+
+void KvStore::copy_block(BlockId from, BlockId to) {
+  QUIRE_CHECK(from.value < num_blocks_ && to.value < num_blocks_ && to != kNullBlock);
+  auto bytes = static_cast<std::size_t>(layout_.num_kv_heads * 2 * layout_.panel_bytes());
+  for (std::int64_t layer = 0; layer < layout_.num_layers; ++layer) {
+    std::memmove(k_panel(layer, to, 0), k_panel(layer, from, 0), bytes);
+  }
+}
+
+}  // namespace quire::attention
