@@ -1,0 +1,136 @@
+#include "quire/core/shadow_executor.h"
+
+#include "quire/base/cat.h"
+#include "quire/base/checked.h"
+#include "quire/base/hash.h"
+
+namespace quire {
+namespace {
+
+std::uint64_t next_chain(std::uint64_t chain, RequestId request, std::int32_t position, TokenId token) {
+  Digest digest;
+  digest.add(chain);
+  digest.add(request.value);
+  digest.add(std::uint64_t{static_cast<std::uint32_t>(position)} << 32 | static_cast<std::uint32_t>(token.value));
+  return digest.value();
+}
+
+TokenId token_of(std::uint64_t fold, std::int32_t vocabulary) {
+  return TokenId{static_cast<std::int32_t>(fold % static_cast<std::uint64_t>(vocabulary))};
+}
+
+}  // namespace
+
+TokenId shadow_token(RequestId request, const std::vector<TokenId>& tokens, std::int32_t vocabulary) {
+  Digest fold;
+  std::uint64_t chain = 0;
+  for (std::size_t p = 0; p < tokens.size(); ++p) {
+    chain = next_chain(chain, request, static_cast<std::int32_t>(p), tokens[p]);
+    fold.add(chain);
+  }
+  return token_of(fold.value(), vocabulary);
+}
+
+ShadowExecutor::ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size, std::int32_t vocabulary)
+    : block_size_(block_size),
+      vocabulary_(vocabulary),
+      blocks_(static_cast<std::size_t>(num_blocks) + 1, std::vector<Slot>(static_cast<std::size_t>(block_size))),
+      num_holders_(static_cast<std::size_t>(num_blocks) + 1, 0) {}
+
+void ShadowExecutor::note(std::string text) {
+  if (!violation_) violation_ = std::move(text);
+}
+
+StepResult ShadowExecutor::execute(const BatchPlan& plan) {
+  check_offsets(plan);
+  count_holders(plan);
+  mirror_.apply(plan);
+  if (violation_) return {std::vector<RowResult>(plan.rows.size(), {TokenId{0}, false}), 0};
+  for (const BlockCopy& copy : plan.copies) blocks_.at(copy.to.value) = blocks_.at(copy.from.value);
+  for (const PlanRow& row : plan.rows) check_row(row);
+  for (const PlanRow& row : plan.rows) write_row(plan, row);
+  StepResult result;
+  for (const PlanRow& row : plan.rows) {
+    const std::uint64_t fold = fold_row(row);
+    result.rows.push_back({row.samples ? token_of(fold, vocabulary_) : TokenId{-1}, false});
+  }
+  result.elapsed_ns = 1000 + static_cast<std::uint64_t>(plan.num_tokens());
+  return result;
+}
+
+/// B2 and B1's "one row a sequence".
+void ShadowExecutor::check_offsets(const BatchPlan& plan) {
+  std::int32_t next_token = 0;
+  std::int32_t next_block = 0;
+  std::unordered_map<SequenceId, int> num_rows;
+  for (const PlanRow& row : plan.rows) {
+    if (row.num_tokens < 1 || row.token_offset != next_token || row.new_blocks_offset != next_block)
+      note(cat("B2: step ", plan.step, ", sequence ", row.sequence, ": tokens or blocks do not follow one another"));
+    if (++num_rows[row.sequence] > 1) note(cat("B1: step ", plan.step, " has two rows of sequence ", row.sequence));
+    next_token += row.num_tokens;
+    next_block += row.num_new_blocks;
+  }
+  if (next_token != plan.num_tokens() || next_block != static_cast<std::int32_t>(plan.new_blocks.size()))
+    note(cat("B2: step ", plan.step, " has tokens or blocks that belong to no row"));
+}
+
+/// Keeps num_holders_ up to date; the mirror still has the tables from before the plan.
+void ShadowExecutor::count_holders(const BatchPlan& plan) {
+  for (SequenceId sequence : plan.dropped) {
+    for (BlockId block : mirror_.table(sequence)) --num_holders_.at(block.value);
+    end_of_.erase(sequence);
+  }
+  for (const TableEdit& edit : plan.table_edits) {
+    --num_holders_.at(mirror_.table(edit.sequence)[static_cast<std::size_t>(edit.index)].value);
+    ++num_holders_.at(edit.block.value);
+  }
+  for (BlockId block : plan.new_blocks) {
+    if (block == kNullBlock || ++num_holders_.at(block.value) != 1)
+      note(cat("B4: step ", plan.step, " gives out block ", block, ", which is in use"));
+  }
+}
+
+/// B1 and B3.
+void ShadowExecutor::check_row(const PlanRow& row) {
+  if (row.begin != end_of_[row.sequence])
+    note(cat("B1: sequence ", row.sequence, " goes on at ", row.begin, ", it ended at ", end_of_[row.sequence]));
+  end_of_[row.sequence] = row.end();
+  const auto num_blocks = static_cast<std::int64_t>(mirror_.table(row.sequence).size());
+  if (num_blocks != ceil_div(row.end(), block_size_))
+    note(cat("B3: sequence ", row.sequence, " has ", num_blocks, " blocks for ", row.end(), " tokens"));
+}
+
+ShadowExecutor::Slot* ShadowExecutor::slot_at(const PlanRow& row, std::int32_t position) {
+  const std::span<const BlockId> table = mirror_.table(row.sequence);
+  const auto index = static_cast<std::size_t>(position / block_size_);
+  if (index >= table.size()) return nullptr;
+  return &blocks_.at(table[index].value)[static_cast<std::size_t>(position % block_size_)];
+}
+
+void ShadowExecutor::write_row(const BatchPlan& plan, const PlanRow& row) {
+  for (std::int32_t p = row.begin; p < row.end(); ++p) {
+    Slot* slot = slot_at(row, p);
+    const Slot* before = p > 0 ? slot_at(row, p - 1) : nullptr;
+    if (!slot || (p > 0 && !before)) return;  // noted by check_row
+    const TokenId token = plan.tokens[static_cast<std::size_t>(row.token_offset + p - row.begin)];
+    if (slot->written_in_step == plan.step) note(cat("B4: step ", plan.step, " writes one slot twice"));
+    if (num_holders_.at(mirror_.table(row.sequence)[static_cast<std::size_t>(p / block_size_)].value) != 1)
+      note(cat("B4: sequence ", row.sequence, " writes into a shared block at position ", p));
+    *slot = {row.request, p, token, next_chain(before ? before->chain : 0, row.request, p, token), plan.step};
+  }
+}
+
+std::uint64_t ShadowExecutor::fold_row(const PlanRow& row) {
+  Digest fold;
+  for (std::int32_t p = 0; p < row.end(); ++p) {
+    const Slot* slot = slot_at(row, p);
+    if (!slot) return 0;
+    if (slot->request != row.request || slot->position != p)
+      note(cat("request ", row.request, " reads at position ", p, " what request ", slot->request, " wrote for ",
+               slot->position));
+    fold.add(slot->chain);
+  }
+  return fold.value();
+}
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+#pragma once
+// ShadowExecutor: a fake executor that proves the bookkeeping. Where a model would write K and V, it writes (request,
+// position, token, digest of the slot before) into slots that it finds through the real block tables; where a model
+// would attend, it reads every position back and folds it into one number, from which the next token follows. A wrong,
+// stale, shared or overwritten block changes the tokens at once. shadow_token() says what they must be, without any
+// paging.
+//
+// It also checks invariants B1..B4 of sched/batch_plan.h on every plan.
+//
+// For tests and the simulator. Thread-safety: none.
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "quire/core/executor.h"
+#include "quire/core/table_mirror.h"
+
+namespace quire {
+
+/// The token that follows `tokens` of this request, in [0, vocabulary).
+TokenId shadow_token(RequestId request, const std::vector<TokenId>& tokens, std::int32_t vocabulary);
+
+class ShadowExecutor final : public Executor {
+ public:
+  ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size, std::int32_t vocabulary);
+
+  StepResult execute(const BatchPlan& plan) override;
+
+  /// The first plan that broke an invariant or read a slot that was not the row's own, or nullopt.
+  const std::optional<std::string>& violation() const { return violation_; }
+  std::size_t num_sequences() const { return mirror_.num_sequences(); }
+
+ private:
+  struct Slot {
+    RequestId request;
+    std::int32_t position = -1;
+    TokenId token{-1};
+    std::uint64_t chain = 0;  ///< digest of this slot's content and the chain of the slot before
+    std::uint64_t written_in_step = 0;
+  };
+  void note(std::string text);
+  void check_offsets(const BatchPlan& plan);
+  void count_holders(const BatchPlan& plan);
+  void check_row(const PlanRow& row);
+  void write_row(const BatchPlan& plan, const PlanRow& row);
+  std::uint64_t fold_row(const PlanRow& row);
+  Slot* slot_at(const PlanRow& row, std::int32_t position);
+
+  const std::int32_t block_size_;
+  const std::int32_t vocabulary_;
+  TableMirror mirror_;
+  std::vector<std::vector<Slot>> blocks_;                ///< [num_blocks + 1][block_size]
+  std::vector<std::int32_t> num_holders_;                ///< [num_blocks + 1]: tables that name the block
+  std::unordered_map<SequenceId, std::int32_t> end_of_;  ///< where each sequence's last row ended
+  std::optional<std::string> violation_;
+};
+
+}  // namespace quire

@@ -1,0 +1,134 @@
+// Random loads over tiny pools with everything that can happen to a request, many seeds; see shadow_run_test.h for what
+// is checked. A seed that ever failed goes into kKeptSeeds.
+
+#include <gtest/gtest.h>
+
+#include "quire/base/rng.h"
+#include "quire/core/shadow_run_test.h"
+
+namespace quire {
+namespace {
+
+constexpr std::uint64_t kKeptSeeds[] = {1};
+
+/// What a seed switches on.
+struct Swarm {
+  bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
+  explicit Swarm(Rng& rng)
+      : cancels(rng.chance(0.5)),
+        finishes(rng.chance(0.3)),
+        failures(rng.chance(0.3)),
+        stop_tokens(rng.chance(0.5)),
+        prompt_logits(rng.chance(0.3)),
+        open_ended(rng.chance(0.3)),
+        bursts(rng.chance(0.5)) {}
+};
+
+CoreOptions random_options(Rng& rng) {
+  constexpr std::int32_t kBlockSizes[] = {8, 8, 8, 16, 16, 32, 64, 128};
+  CoreOptions options;
+  options.block_size = kBlockSizes[rng.between(0, 7)];
+  options.num_blocks = static_cast<std::int32_t>(rng.between(3, options.block_size > 32 ? 6 : 40));
+  options.context_tokens = static_cast<std::int32_t>(
+      rng.chance(0.5) ? options.pool_tokens() : rng.between(options.block_size, 2 * options.pool_tokens()));
+  options.token_budget = static_cast<std::int32_t>(rng.chance(0.3) ? rng.between(1, 8) : rng.between(4, 96));
+  options.max_rows = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 4) : rng.between(4, 24));
+  options.watermark_blocks = static_cast<std::int32_t>(rng.between(-1, 3));
+  return options;
+}
+
+/// Near block boundaries as often as not.
+std::int32_t random_length(Rng& rng, const CoreOptions& options, std::int64_t limit) {
+  std::int64_t length = rng.between(1, limit);
+  if (rng.chance(0.5)) length = length / options.block_size * options.block_size + rng.between(-1, 1);
+  return static_cast<std::int32_t>(std::min(std::max<std::int64_t>(length, 1), limit));
+}
+
+CoreRequest random_request(Rng& rng, const Swarm& swarm, const CoreOptions& options, std::uint64_t id,
+                           std::int32_t vocabulary) {
+  const std::int64_t room = std::min<std::int64_t>(options.context_tokens, options.pool_tokens());
+  const std::int64_t limit = rng.chance(0.2) ? room : std::max<std::int64_t>(1, room / rng.between(2, 6));
+  CoreRequest request;
+  request.id = RequestId{id};
+  request.prompt = make_prompt(request.id, random_length(rng, options, limit), vocabulary);
+  if (!swarm.open_ended || rng.chance(0.8))
+    request.max_tokens = rng.chance(0.1) ? 0 : random_length(rng, options, std::min<std::int64_t>(limit, 60));
+  if (swarm.stop_tokens && rng.chance(0.7)) {
+    for (std::int64_t i = rng.between(1, 3); i > 0; --i)
+      request.stop_tokens.push_back(TokenId{static_cast<std::int32_t>(rng.between(0, vocabulary - 1))});
+    if (rng.chance(0.3)) request.min_tokens = static_cast<std::int32_t>(rng.between(0, 12));
+  }
+  if (swarm.prompt_logits && rng.chance(0.5))
+    request.logits_from =
+        static_cast<std::int32_t>(rng.between(0, static_cast<std::int64_t>(request.prompt.size()) - 1));
+  return request;
+}
+
+void inject(Rng& rng, const Swarm& swarm, ShadowRun& run, std::uint64_t num_submitted) {
+  const RequestId target{static_cast<std::uint64_t>(rng.between(1, static_cast<std::int64_t>(num_submitted) + 2))};
+  if (swarm.cancels && rng.chance(0.08)) {
+    run.cancel(target);
+    if (rng.chance(0.3)) {
+      EXPECT_FALSE(run.cancel(target)) << "a double cancel ended a request twice";
+    }
+  }
+  if (swarm.finishes && rng.chance(0.05)) run.finish(target);
+  if (swarm.failures && rng.chance(0.05)) run.fail_next_row(target);
+}
+
+struct Totals {
+  std::uint64_t preemptions = 0, refused = 0, exempt = 0;
+};
+
+void run_seed(std::uint64_t seed, Totals& totals) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  Rng rng(seed);
+  const Swarm swarm(rng);
+  const CoreOptions options = random_options(rng);
+  constexpr std::int32_t kVocabulary = 40;
+  ShadowRun run(options, kVocabulary);
+  const std::int64_t num_requests = rng.between(1, 24);
+  std::uint64_t num_submitted = 0;
+  while (num_submitted < static_cast<std::uint64_t>(num_requests) && !run.problem()) {
+    for (std::int64_t burst = swarm.bursts ? rng.between(0, 8) : rng.chance(0.3); burst > 0; --burst) {
+      const CoreRequest request = random_request(rng, swarm, options, ++num_submitted, kVocabulary);
+      static_cast<void>(run.submit(request));
+      if (rng.chance(0.1)) {
+        EXPECT_TRUE(run.submit(request).has_value()) << "a duplicate id was accepted";
+      }
+    }
+    inject(rng, swarm, run, num_submitted);
+    if (run.core().has_work()) run.step();
+  }
+  for (int i = 0; i < 20 && run.core().has_work() && !run.problem(); ++i) {
+    inject(rng, swarm, run, num_submitted);
+    if (run.core().has_work()) run.step();
+  }
+  run.run_to_end();  // no more faults: everything ends within the bound
+  if (!run.problem()) run.check_end();
+  ASSERT_EQ(run.problem(), std::nullopt);
+  totals.preemptions += run.core().counters().preemptions;
+  totals.refused += run.core().counters().refused;
+  for (const auto& [id, answer] : run.answers()) totals.exempt += answer.num_preemptions == 3;
+}
+
+void run_seeds(std::uint64_t first, std::uint64_t count) {
+  Totals totals;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    run_seed(seed, totals);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(totals.preemptions, count / 10) << "the loads are too light to mean anything";
+  EXPECT_GT(totals.exempt, 0u) << "no request ever became exempt";
+  EXPECT_GT(totals.refused, 0u);
+}
+
+TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverThousandsOfSeeds) { run_seeds(1000, 3000); }
+
+TEST(ShadowKv, SeedsThatOnceFailedPass) {
+  Totals totals;
+  for (std::uint64_t seed : kKeptSeeds) run_seed(seed, totals);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,200 @@
+#include "quire/core/shadow_run_test.h"
+
+#include <algorithm>
+
+#include "quire/base/cat.h"
+#include "quire/base/rng.h"
+#include "quire/sched/scheduler.h"
+
+namespace quire {
+
+OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& options, std::int32_t vocabulary) {
+  const std::int64_t room = std::min<std::int64_t>(options.context_tokens, options.pool_tokens());
+  const std::int64_t max_tokens =
+      request.max_tokens ? *request.max_tokens : room - static_cast<std::int64_t>(request.prompt.size());
+  OracleAnswer answer{{}, FinishReason::length};
+  std::vector<TokenId> all = request.prompt;
+  while (static_cast<std::int64_t>(answer.tokens.size()) < max_tokens) {
+    const TokenId token = shadow_token(request.id, all, vocabulary);
+    const bool stops = std::count(request.stop_tokens.begin(), request.stop_tokens.end(), token) > 0;
+    if (stops && static_cast<std::int32_t>(answer.tokens.size()) >= request.min_tokens)
+      return {answer.tokens, FinishReason::stop_token, token};
+    answer.tokens.push_back(token);
+    all.push_back(token);
+  }
+  return answer;
+}
+
+std::vector<TokenId> make_prompt(RequestId request, std::int32_t num_tokens, std::int32_t vocabulary) {
+  std::vector<TokenId> prompt;
+  for (std::int32_t p = 0; p < num_tokens; ++p)
+    prompt.push_back(TokenId{static_cast<std::int32_t>(random_at(request.value, static_cast<std::uint64_t>(p)) %
+                                                       static_cast<std::uint64_t>(vocabulary))});
+  return prompt;
+}
+
+ShadowRun::ShadowRun(const CoreOptions& options, std::int32_t vocabulary)
+    : options_(options),
+      vocabulary_(vocabulary),
+      core_(*EngineCore::create(options, &log_)),
+      executor_(options.num_blocks, options.block_size, vocabulary) {}
+
+void ShadowRun::note(std::string text) {
+  if (!problem_) problem_ = cat("step ", num_steps_, ": ", text);
+}
+
+std::optional<Refusal> ShadowRun::submit(const CoreRequest& request) {
+  auto refusal = core_->submit(request);
+  if (refusal) return refusal;
+  Answer& answer = answers_[request.id];
+  answer.request = request;
+  answer.next_logits = request.logits_from.value_or(static_cast<std::int32_t>(request.prompt.size()) - 1);
+  answer.submitted_at_step = num_steps_;
+  const std::int64_t room = std::min<std::int64_t>(options_.context_tokens, options_.pool_tokens());
+  const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t need = prompt_tokens + (request.max_tokens ? *request.max_tokens : room - prompt_tokens);
+  steps_left_ += static_cast<std::uint64_t>((kMaxPreemptions + 1) * need);
+  return std::nullopt;
+}
+
+bool ShadowRun::cancel(RequestId request) {
+  const bool ended = core_->cancel(request);
+  for (const Event& event : core_->take_events()) handle(event);
+  return ended;
+}
+
+bool ShadowRun::finish(RequestId request) {
+  const bool ended = core_->finish(request);
+  for (const Event& event : core_->take_events()) handle(event);
+  return ended;
+}
+
+std::vector<RequestId> ShadowRun::live() const {
+  std::vector<RequestId> ids;
+  for (const auto& [id, answer] : answers_)
+    if (!answer.finished) ids.push_back(id);
+  return ids;
+}
+
+const BatchPlan& ShadowRun::step() {
+  const bool had_work = core_->has_work();
+  const BatchPlan& plan = core_->plan_step();
+  num_steps_ = plan.step;
+  digests_.push_back(plan.digest());
+  if (had_work && plan.rows.empty()) note("I7: there is work and no row");
+  if (steps_left_ == 0 && had_work) note("the liveness bound is exceeded");
+  if (had_work && steps_left_ > 0) --steps_left_;
+  check_plan(plan);
+  if (auto violation = core_->validate()) note(*violation);
+  StepResult result = executor_.execute(plan);
+  if (executor_.violation()) note(*executor_.violation());
+  for (std::size_t i = 0; i < plan.rows.size(); ++i)
+    if (failing_.erase(plan.rows[i].request) > 0) result.rows[i] = {TokenId{-1}, true};
+  for (const Event& event : core_->commit(result)) handle(event);
+  if (auto violation = core_->validate()) note(*violation);
+  return plan;
+}
+
+void ShadowRun::check_plan(const BatchPlan& plan) {
+  if (plan.num_tokens() > options_.token_budget) note(cat("I7: ", plan.num_tokens(), " tokens are over the budget"));
+  if (static_cast<std::int32_t>(plan.rows.size()) > options_.max_rows) note(cat("I7: ", plan.rows.size(), " rows"));
+  bool prefill_seen = false;
+  for (const PlanRow& row : plan.rows) {
+    if (!row.is_prefill && prefill_seen) note("B5: a decode comes after a prefill");
+    prefill_seen = prefill_seen || row.is_prefill;
+    Answer& answer = answers_.at(row.request);
+    if (answer.finished) note(cat("request ", row.request, " has a row after its end"));
+    // Logits of every position from logits_from on are delivered once, whatever the chunks and preemptions.
+    if (row.num_logits() > 0) {
+      if (row.first_logits() != answer.next_logits)
+        note(cat("request ", row.request, " gets logits of ", row.first_logits(), ", due is ", answer.next_logits));
+      answer.next_logits = row.end();
+    }
+    if (row.samples && row.num_logits() == 0) note(cat("request ", row.request, " samples without logits"));
+  }
+}
+
+void ShadowRun::handle(const Event& event) {
+  events_.push_back(event);
+  if (const auto* sampled = std::get_if<TokenSampled>(&event)) {
+    Answer& answer = answers_.at(sampled->request);
+    if (answer.finished) note(cat("request ", sampled->request, " gets a token after its end"));
+    if (sampled->index != static_cast<std::int32_t>(answer.tokens.size())) note("a token's index is out of order");
+    if (answer.tokens.empty()) answer.first_token_step = num_steps_;
+    answer.tokens.push_back(sampled->token);
+  } else if (const auto* finished = std::get_if<RequestFinished>(&event)) {
+    Answer& answer = answers_.at(finished->request);
+    if (answer.finished) note(cat("request ", finished->request, " ends twice"));
+    if (finished->num_tokens != static_cast<std::int32_t>(answer.tokens.size())) note("I9: num_tokens is wrong");
+    answer.finished = *finished;
+    check_answer(answer);
+  } else if (const auto* preempted = std::get_if<RequestPreempted>(&event)) {
+    Answer& answer = answers_.at(preempted->request);
+    if (preempted->num_preemptions != ++answer.num_preemptions) note("a preemption is counted wrongly");
+    if (answer.num_preemptions > kMaxPreemptions)
+      note(cat("I10: request ", preempted->request, " preempted too often"));
+  }
+}
+
+void ShadowRun::check_answer(const Answer& answer) {
+  const OracleAnswer expected = oracle_answer(answer.request, options_, vocabulary_);
+  const FinishReason reason = answer.finished->reason;
+  const bool by_itself = reason == FinishReason::length || reason == FinishReason::stop_token;
+  if (answer.tokens.size() > expected.tokens.size() ||
+      !std::equal(answer.tokens.begin(), answer.tokens.end(), expected.tokens.begin()))
+    note(cat("request ", answer.request.id, " got other tokens than alone"));
+  if (!by_itself) return;
+  if (answer.tokens.size() != expected.tokens.size() || reason != expected.reason ||
+      answer.finished->stop_token != expected.stop_token)
+    note(cat("request ", answer.request.id, " ended after ", answer.tokens.size(), " tokens with ", to_string(reason),
+             ", alone after ", expected.tokens.size(), " with ", to_string(expected.reason)));
+  // Without sampling all logits of the prompt were due; with it, those before the last token sampled from.
+  const auto prompt_tokens = static_cast<std::int32_t>(answer.request.prompt.size());
+  const std::int32_t num_sampled =
+      static_cast<std::int32_t>(answer.tokens.size()) + (reason == FinishReason::stop_token ? 1 : 0);
+  if (answer.next_logits != prompt_tokens + std::max(0, num_sampled - 1))
+    note(cat("request ", answer.request.id, " got logits up to ", answer.next_logits));
+}
+
+void ShadowRun::run_to_end() {
+  while (core_->has_work() && !problem_) step();
+}
+
+void ShadowRun::check_end() {
+  if (core_->has_work()) note("there is work left");
+  const KvCapacity capacity = core_->kv_capacity();
+  if (capacity.used_blocks() != 0) note(cat("the pool ends with ", capacity.used_blocks(), " blocks used"));
+  step();  // without work: lets the executor forget the last sequences
+  if (executor_.num_sequences() != 0) note("the executor still knows sequences");
+  for (const auto& [id, answer] : answers_)
+    if (!answer.finished) note(cat("request ", id, " never ended"));
+  check_counters();
+  check_replay();
+}
+
+void ShadowRun::check_counters() {
+  std::uint64_t num_tokens = 0;
+  std::uint64_t num_finished = 0;
+  std::uint64_t num_preemptions = 0;
+  for (const Event& event : events_) {
+    num_tokens += std::holds_alternative<TokenSampled>(event);
+    num_finished += std::holds_alternative<RequestFinished>(event);
+    num_preemptions += std::holds_alternative<RequestPreempted>(event);
+  }
+  const CoreCounters& counters = core_->counters();
+  if (counters.generated_tokens != num_tokens || counters.finished_total() != num_finished ||
+      counters.preemptions != num_preemptions || counters.submitted != answers_.size())
+    note("I9: counters and events differ");
+}
+
+void ShadowRun::check_replay() {
+  MemoryLog second_log;
+  const Result<Replay> second = replay(log_.bytes(), &second_log);
+  if (!second) return note(second.error().message);
+  if (second->first_difference) note(cat("I11: the replay differs at step ", *second->first_difference));
+  if (second->plan_digests != digests_) note("I11: the replay has other plan digests");
+  if (second->events != events_) note("I11: the replay has other events");
+  if (second_log.bytes() != log_.bytes()) note("I11: the log of the replay has other bytes");
+}
+
+}  // namespace quire

@@ -1,0 +1,86 @@
+#pragma once
+// ShadowRun: test support. Drives an EngineCore with a ShadowExecutor, checks every step and every event, and compares
+// what each request got with the oracle: the same request alone, without paging, chunks, batches or preemption.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "quire/core/command_log.h"
+#include "quire/core/engine_core.h"
+#include "quire/core/shadow_executor.h"
+
+namespace quire {
+
+struct OracleAnswer {
+  std::vector<TokenId> tokens;
+  FinishReason reason;
+  TokenId stop_token{-1};
+};
+
+/// What the request must get if nobody ends it from outside.
+OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& options, std::int32_t vocabulary);
+
+class ShadowRun {
+ public:
+  explicit ShadowRun(const CoreOptions& options, std::int32_t vocabulary = 1000);
+
+  std::optional<Refusal> submit(const CoreRequest& request);
+  bool cancel(RequestId request);
+  bool finish(RequestId request);
+  void fail_next_row(RequestId request) { failing_.insert(request); }
+
+  /// One step, fully checked. The plan, valid until the next step.
+  const BatchPlan& step();
+  /// Steps until nothing is left, at most so many as the liveness bound allows.
+  void run_to_end();
+  /// After the end: the pool is empty, all answers are right, counters agree with events, the log replays.
+  void check_end();
+
+  struct Answer {
+    CoreRequest request;
+    std::vector<TokenId> tokens;
+    std::optional<RequestFinished> finished;
+    std::int32_t num_preemptions = 0;
+    std::int32_t next_logits = 0;  ///< next position whose logits are due
+    std::uint64_t first_token_step = 0;
+    std::uint64_t submitted_at_step = 0;
+  };
+  const Answer& answer(RequestId request) const { return answers_.at(request); }
+  const std::map<RequestId, Answer>& answers() const { return answers_; }
+  EngineCore& core() { return *core_; }
+  const std::vector<std::uint64_t>& digests() const { return digests_; }
+  std::vector<RequestId> live() const;
+
+  /// The first thing that was wrong, or nullopt.
+  const std::optional<std::string>& problem() const { return problem_; }
+
+ private:
+  void note(std::string text);
+  void check_plan(const BatchPlan& plan);
+  void handle(const Event& event);
+  void check_answer(const Answer& answer);
+  void check_counters();
+  void check_replay();
+
+  CoreOptions options_;
+  std::int32_t vocabulary_;
+  MemoryLog log_;
+  std::unique_ptr<EngineCore> core_;
+  ShadowExecutor executor_;
+  std::map<RequestId, Answer> answers_;
+  std::set<RequestId> failing_;
+  std::uint64_t steps_left_ = 0;  ///< by the liveness bound
+  std::uint64_t num_steps_ = 0;
+  std::vector<std::uint64_t> digests_;
+  std::vector<Event> events_;
+  std::optional<std::string> problem_;
+};
+
+/// Token ids for a prompt: different for every request and position.
+std::vector<TokenId> make_prompt(RequestId request, std::int32_t num_tokens, std::int32_t vocabulary = 1000);
+
+}  // namespace quire
