@@ -3,12 +3,13 @@
 #include <immintrin.h>
 
 #include "quire/ops/matmul_kernels.h"
+#include "quire/ops/matmul_unroll.h"
 #include "quire/quant/packed_layout.h"
 
 namespace quire::ops {
 namespace avx2 {
 
-inline constexpr int kMaxTokens = 8, kMaxFloatTokens = 4;
+inline constexpr int kMaxTokens = 8, kTokensAtOnce = 4, kMaxFloatTokens = 4;
 
 #include "quire/ops/matmul_simd256.inl.h"
 

@@ -3,12 +3,13 @@
 #include <immintrin.h>
 
 #include "quire/ops/matmul_kernels.h"
+#include "quire/ops/matmul_unroll.h"
 #include "quire/quant/packed_layout.h"
 
 namespace quire::ops {
 namespace avx512vnni {
 
-inline constexpr int kMaxTokens = 16, kMaxFloatTokens = 16;
+inline constexpr int kMaxTokens = 16, kTokensAtOnce = 1, kMaxFloatTokens = 8;
 
 #include "quire/ops/matmul_simd512.inl.h"
 

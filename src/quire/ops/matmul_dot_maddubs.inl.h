@@ -41,14 +41,23 @@ inline Shorts products(const Weights<kBits, kCount>& w, int i, const std::int8_t
   return multiply_bytes(w.u[i], activations);
 }
 
-/// start + the products of the weights with 4 * kCount activations at x.
-template <int kBits, int kCount>
-inline Ints dot(const Weights<kBits, kCount>& w, const std::int8_t* x, Ints start) {
+/// Adds to sums[t] the products of the weights with 4 * kCount activations at x + t * stride.
+template <int kTokens, int kBits, int kCount>
+inline void dot(const Weights<kBits, kCount>& w, const std::int8_t* x, std::int64_t stride, Ints (&sums)[kTokens]) {
   constexpr int kStep = kChain<kBits> < kCount ? kChain<kBits> : kCount;
+  QUIRE_UNROLL
   for (int first = 0; first < kCount; first += kStep) {
-    Shorts sum = products(w, first, x);
-    for (int i = first + 1; i < first + kStep; ++i) sum = add_shorts(sum, products(w, i, x));
-    start = add_ints(start, multiply_shorts(sum, every_int(0x00010001)));
+    Shorts chains[kTokens];
+    QUIRE_UNROLL
+    for (int t = 0; t < kTokens; ++t) chains[t] = products(w, first, x + t * stride);
+    QUIRE_UNROLL
+    for (int i = first + 1; i < first + kStep; ++i) {
+      QUIRE_UNROLL
+      for (int t = 0; t < kTokens; ++t) chains[t] = add_shorts(chains[t], products(w, i, x + t * stride));
+    }
+    QUIRE_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t] = add_ints(sums[t], multiply_shorts(chains[t], every_int(0x00010001)));
+    }
   }
-  return start;
 }

@@ -16,9 +16,12 @@ inline void set_weights(Weights<kBits, kCount>& out, int i, Bytes codes) {
   out.u[i] = kBits == 8 ? bytes_xor(codes, every_byte(0x80)) : codes;
 }
 
-/// start + the products of the weights with 4 * kCount activations at x.
-template <int kBits, int kCount>
-inline Ints dot(const Weights<kBits, kCount>& w, const std::int8_t* x, Ints start) {
-  for (int i = 0; i < kCount; ++i) start = dot4(start, w.u[i], broadcast4(x + 4 * i));
-  return start;
+/// Adds to sums[t] the products of the weights with 4 * kCount activations at x + t * stride.
+template <int kTokens, int kBits, int kCount>
+inline void dot(const Weights<kBits, kCount>& w, const std::int8_t* x, std::int64_t stride, Ints (&sums)[kTokens]) {
+  QUIRE_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    QUIRE_UNROLL
+    for (int t = 0; t < kTokens; ++t) sums[t] = dot4(sums[t], w.u[i], broadcast4(x + t * stride + 4 * i));
+  }
 }

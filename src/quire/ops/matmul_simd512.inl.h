@@ -30,8 +30,17 @@ inline Bytes broadcast4(const void* p) {
 
 inline Ints zero_ints() { return _mm512_setzero_si512(); }
 inline Ints every_int(int value) { return _mm512_set1_epi32(value); }
-inline Ints add_ints(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
-inline Shorts add_shorts(Shorts a, Shorts b) { return _mm512_add_epi16(a, b); }
+// The empty asm keeps a chain of sums a chain: as the tree that g++ likes better, its leaves spill.
+inline Ints add_ints(Ints a, Ints b) {
+  Ints sum = _mm512_add_epi32(a, b);
+  asm("" : "+v"(sum));
+  return sum;
+}
+inline Shorts add_shorts(Shorts a, Shorts b) {
+  Shorts sum = _mm512_add_epi16(a, b);
+  asm("" : "+v"(sum));
+  return sum;
+}
 /// Sums of neighbouring products; u is unsigned, s signed; the caller keeps them within 16 bits.
 inline Shorts multiply_bytes(Bytes u, Bytes s) { return _mm512_maddubs_epi16(u, s); }
 /// Sums of neighbouring products of 16-bit integers.

@@ -1,6 +1,8 @@
 // The matrix product kernels, written once for every tier. Included inside the namespace of a tier, after the formats
 // and the tier's
-//   constexpr int kMaxTokens, kMaxFloatTokens   tokens that share one unpacking of the weights (a power of two)
+//   constexpr int kMaxTokens       tokens that share one unpacking of quantised weights
+//   constexpr int kTokensAtOnce    of these, tokens that share one load of the unpacked weights
+//   constexpr int kMaxFloatTokens  tokens of a tile of float weights; all three are powers of two
 //
 // A tile is kStrips strips times kTokens tokens with its sums in registers. One or two tokens take several strips at
 // once, so that the chains along K overlap.
@@ -9,7 +11,12 @@ inline void prefetch(const std::uint8_t* p, int bytes) {
   for (int at = 0; at < bytes; at += 64) __builtin_prefetch(p + at);
 }
 
-inline constexpr int kPrefetchAhead = 2048;
+/// How far ahead to prefetch at `at` of a strip: past the strip's end, in the strip that this place of the tile walks
+/// next.
+inline std::int64_t prefetch_distance(const MatmulTask& task, std::int64_t at, int strips) {
+  constexpr std::int64_t kAhead = 2048;
+  return at + kAhead < task.strip_bytes ? kAhead : kAhead + (strips - 1) * task.strip_bytes;
+}
 
 /// Sums of a tile as [strip][token], to the output, with the bias; rows past the matrix are dropped.
 template <int kStrips, int kTokens>
@@ -40,29 +47,39 @@ constexpr int offset_pair(int offset, bool first, bool second) {
   return static_cast<int>((first ? word : 0) | (second ? word << 16 : 0));
 }
 
-/// The integer dot product of half `half` of a group (of the whole group where the format has no halves).
+/// What the sums of activations contribute: -offset times the sum of half `half` of a group, or of the whole group
+/// where the format has no halves.
 template <class Format>
-inline Ints group_dot(const GroupWeights<Format>& weights, int half, const std::int8_t* q, const std::int16_t* sum16) {
+inline Ints offset_part(int half, const std::int16_t* sum16) {
   constexpr int kOffset = Format::kOffset + kDotOffset<Format::kBits>;
-  constexpr bool kWhole = Format::kHalves == 1;
-  Ints start = zero_ints();
-  if constexpr (kOffset != 0) {
-    int factors = kWhole      ? offset_pair(kOffset, true, true)
-                  : half == 0 ? offset_pair(kOffset, true, false)
-                              : offset_pair(kOffset, false, true);
-    start = multiply_shorts(broadcast4(sum16), every_int(factors));
-  }
-  return dot(weights.codes[half], q + half * 16, start);
+  if constexpr (kOffset == 0) return zero_ints();
+  bool whole = Format::kHalves == 1;
+  int factors = offset_pair(kOffset, whole || half == 0, whole || half == 1);
+  return multiply_shorts(broadcast4(sum16), every_int(factors));
 }
 
-template <class Format>
-inline Floats add_group(const GroupWeights<Format>& weights, const MatmulTask& task, std::int64_t at, Floats sum) {
-  Floats d = every_float(task.d[at]);
+/// One group times kTokens tokens; `at` is the first token's index of the group in [tokens, groups].
+template <int kTokens, class Format>
+inline void add_group(const GroupWeights<Format>& weights, const MatmulTask& task, std::int64_t at, Floats* sums) {
+  std::int64_t groups = task.cols / 32;
+  QUIRE_UNROLL
   for (int half = 0; half < Format::kHalves; ++half) {
-    Ints product = group_dot(weights, half, task.q + at * 32, task.sum16 + at * 2);
-    sum = fused(to_floats(product), multiply(weights.scale[half], d), sum);
+    Ints products[kTokens];
+    QUIRE_UNROLL
+    for (int t = 0; t < kTokens; ++t) products[t] = offset_part<Format>(half, task.sum16 + (at + t * groups) * 2);
+    dot(weights.codes[half], task.q + at * 32 + half * 16, task.cols, products);
+    QUIRE_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      Floats scale = multiply(weights.scale[half], every_float(task.d[at + t * groups]));
+      sums[t] = fused(to_floats(products[t]), scale, sums[t]);
+    }
   }
-  return Format::kMinimum ? fused(weights.minimum, every_float(task.s[at]), sum) : sum;
+  if constexpr (Format::kMinimum) {
+    QUIRE_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t] = fused(weights.minimum, every_float(task.s[at + t * groups]), sums[t]);
+    }
+  }
 }
 
 template <class Format, int kStrips, int kTokens>
@@ -70,17 +87,19 @@ void quantized_tile(const MatmulTask& task, std::int64_t strip, std::int64_t tok
   constexpr quant::PackedLayout kLayout = Format::kLayout;
   constexpr int kQuantBytesOfBlock = kLayout.groups_per_block * kLayout.quant_bytes;
   std::int64_t groups = task.cols / 32;
-  const std::uint8_t* block = reinterpret_cast<const std::uint8_t*>(task.strips) + strip * task.strip_bytes;
+  const std::uint8_t* start = reinterpret_cast<const std::uint8_t*>(task.strips) + strip * task.strip_bytes;
+  const std::uint8_t* block = start;
   Floats sums[kStrips][kTokens];
   for (auto& row : sums) {
     for (auto& sum : row) sum = zero_floats();
   }
   for (std::int64_t first = 0; first < groups; first += kLayout.groups_per_block, block += kLayout.block_bytes()) {
+    std::int64_t ahead = prefetch_distance(task, block - start, kStrips);
     BlockScales block_scales[kStrips];
     for (int r = 0; r < kStrips; ++r) {
       const std::uint8_t* scales = block + r * task.strip_bytes + kQuantBytesOfBlock;
       block_scales[r] = load_block_scales<Format>(scales);
-      if (kTokens <= 8) prefetch(scales + kPrefetchAhead, kLayout.scale_bytes);
+      if (kTokens <= 8) prefetch(scales + ahead, kLayout.scale_bytes);
     }
     for (int within = 0; within < kLayout.groups_per_block && first + within < groups; ++within) {
       for (int r = 0; r < kStrips; ++r) {
@@ -88,9 +107,10 @@ void quantized_tile(const MatmulTask& task, std::int64_t strip, std::int64_t tok
         GroupWeights<Format> weights;
         unpack_codes(quants, weights);
         load_scales(block + r * task.strip_bytes + kQuantBytesOfBlock, within, block_scales[r], weights);
-        if (kTokens <= 8) prefetch(quants + kPrefetchAhead, kLayout.quant_bytes);
-        for (int t = 0; t < kTokens; ++t) {
-          sums[r][t] = add_group(weights, task, (token + t) * groups + first + within, sums[r][t]);
+        if (kTokens <= 8) prefetch(quants + ahead, kLayout.quant_bytes);
+        constexpr int kStep = kTokens < kTokensAtOnce ? kTokens : kTokensAtOnce;
+        for (int t = 0; t < kTokens; t += kStep) {
+          add_group<kStep>(weights, task, (token + t) * groups + first + within, &sums[r][t]);
         }
       }
     }
@@ -113,17 +133,21 @@ struct BF16 {
 
 template <class Format, int kStrips, int kTokens>
 void float_tile(const MatmulTask& task, std::int64_t strip, std::int64_t token) {
-  const std::uint8_t* column = reinterpret_cast<const std::uint8_t*>(task.strips) + strip * task.strip_bytes;
+  const std::uint8_t* start = reinterpret_cast<const std::uint8_t*>(task.strips) + strip * task.strip_bytes;
+  const std::uint8_t* column = start;
   const float* x = task.x + token * task.x_stride;
   Floats sums[kStrips][kTokens];
   for (auto& row : sums) {
     for (auto& sum : row) sum = zero_floats();
   }
   for (std::int64_t k = 0; k < task.cols; ++k, column += Format::kBytes) {
+    std::int64_t ahead = prefetch_distance(task, column - start, kStrips);
+    QUIRE_UNROLL
     for (int r = 0; r < kStrips; ++r) {
       const std::uint8_t* at = column + r * task.strip_bytes;
       Floats weights = Format::load(at);
-      if (kTokens <= 4) __builtin_prefetch(at + kPrefetchAhead);
+      if (kTokens <= 4) __builtin_prefetch(at + ahead);
+      QUIRE_UNROLL
       for (int t = 0; t < kTokens; ++t) {
         sums[r][t] = fused(weights, every_float(x[t * task.x_stride + k]), sums[r][t]);
       }
