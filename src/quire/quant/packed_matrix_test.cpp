@@ -1,0 +1,80 @@
+#include "quire/quant/packed_matrix.h"
+
+#include <gtest/gtest.h>
+
+#include "quire/quant/group_codes.h"
+#include "quire/quant/random_weights.h"
+
+namespace quire::quant {
+namespace {
+
+class PackedMatrixOfFormat : public testing::TestWithParam<DType> {
+ protected:
+  std::vector<std::int64_t> columns() const {
+    if (!is_quantized(GetParam())) return {1, 7, 64};
+    if (info(GetParam()).block_elements == 256) return {256, 768};
+    return {32, 96, 256};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Formats, PackedMatrixOfFormat, testing::ValuesIn(kAllDTypes),
+                         [](const auto& param) { return std::string(quire::info(param.param).name); });
+
+TEST_P(PackedMatrixOfFormat, RowsDecodeToTheValuesOfTheFile) {
+  for (std::int64_t cols : columns()) {
+    for (std::int64_t rows : {1, 15, 16, 17, 40}) {
+      for (ScaleKind kind : {ScaleKind::usual, ScaleKind::extreme}) {
+        auto source = random_weights(GetParam(), rows, cols, kind, 3);
+        PackedMatrix packed = PackedMatrix::pack(GetParam(), rows, cols, source.data());
+        std::vector<float> expected(static_cast<std::size_t>(cols)), actual(expected.size());
+        for (std::int64_t row = 0; row < rows; ++row) {
+          dequantize(GetParam(), source.data() + row * row_bytes(GetParam(), cols), cols, expected.data());
+          packed.dequantize_row(row, actual.data());
+          ASSERT_EQ(std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(float)), 0)
+              << rows << "x" << cols << " row " << row;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PackedMatrixOfFormat, IsAboutTheSizeOfTheFile) {
+  auto source = random_weights(GetParam(), 64, 1024, ScaleKind::usual, 3);
+  PackedMatrix packed = PackedMatrix::pack(GetParam(), 64, 1024, source.data());
+  EXPECT_GE(packed.bytes(), source.size());
+  EXPECT_LE(static_cast<double>(packed.bytes()), 1.03 * static_cast<double>(source.size()));
+}
+
+TEST_P(PackedMatrixOfFormat, StripsStartOnCacheLines) {
+  for (std::int64_t cols : columns()) {
+    auto source = random_weights(GetParam(), 33, cols, ScaleKind::usual, 3);
+    PackedMatrix packed = PackedMatrix::pack(GetParam(), 33, cols, source.data());
+    EXPECT_EQ(packed.num_strips(), 3);
+    EXPECT_EQ(packed.strip_bytes() % 64, 0);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(packed.strip(0)) % 64, 0u);
+    EXPECT_EQ(static_cast<std::int64_t>(packed.bytes()), 3 * packed.strip_bytes());
+  }
+}
+
+TEST_P(PackedMatrixOfFormat, PaddingRowsAreZero) {
+  if (!is_quantized(GetParam())) {
+    auto source = random_weights(GetParam(), 17, 5, ScaleKind::usual, 3);
+    PackedMatrix packed = PackedMatrix::pack(GetParam(), 17, 5, source.data());
+    std::int64_t bytes = info(GetParam()).block_bytes;
+    for (std::int64_t at = bytes; at < 16 * bytes; ++at) ASSERT_EQ(packed.strip(1)[at], std::byte{0});
+    return;
+  }
+  auto source = random_weights(GetParam(), 17, 256, ScaleKind::usual, 3);
+  PackedMatrix packed = PackedMatrix::pack(GetParam(), 17, 256, source.data());
+  for (int lane = 1; lane < 16; ++lane) {
+    for (std::int64_t group = 0; group < 8; ++group) {
+      GroupCodes codes = read_packed_group(GetParam(), packed.strip(1), group, lane);
+      ASSERT_EQ(codes.d, 0);
+      ASSERT_EQ(codes.m, 0);
+      for (int code : codes.code) ASSERT_EQ(code, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire::quant
