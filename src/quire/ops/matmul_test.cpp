@@ -200,27 +200,27 @@ std::uint64_t grid_digest(DType dtype, CpuTier tier) {
 std::uint64_t committed_digest(DType dtype) {
   switch (dtype) {
     case DType::f32:
-      return 0;
+      return 0x050330E2615C1241ull;
     case DType::f16:
-      return 0;
+      return 0x4F0EC17B825E636Eull;
     case DType::bf16:
-      return 0;
+      return 0x6B45B658C40FE5F9ull;
     case DType::q4_0:
-      return 0;
+      return 0x5E147C0EBB53BC82ull;
     case DType::q4_1:
-      return 0;
+      return 0x17D5AE5B3FA40396ull;
     case DType::q5_0:
-      return 0;
+      return 0xE7AF3C9846179435ull;
     case DType::q5_1:
-      return 0;
+      return 0x51D33A3B3FE62820ull;
     case DType::q8_0:
-      return 0;
+      return 0x6302C3CBABEE8DFBull;
     case DType::q4_k:
-      return 0;
+      return 0x89690C345190E194ull;
     case DType::q5_k:
-      return 0;
+      return 0x747302EF8FB26309ull;
     case DType::q6_k:
-      return 0;
+      return 0x181C5AA80153BAA1ull;
   }
   return 0;
 }
