@@ -37,8 +37,7 @@ class BpeMerger {
       if (a.token < 0 || b.token < 0) return false;
       const Merge merge = find(a, b);
       if (merge.merged < 0) return false;
-      heap_.push_back(
-          {std::uint64_t{merge.rank} << 32 | static_cast<std::uint32_t>(left), a.token, b.token, merge.merged});
+      heap_.push_back({std::uint64_t{merge.rank} << 32 | static_cast<std::uint32_t>(left), b.end, merge.merged});
       return true;
     };
     for (std::size_t i = 0; i + 1 < count; ++i) {
@@ -52,11 +51,12 @@ class BpeMerger {
       const auto left = static_cast<std::int32_t>(top.key & 0xFFFFFFFF);
       Link& link = links_[static_cast<std::size_t>(left)];
       BpeSymbol& a = symbols[static_cast<std::size_t>(left)];
-      // A symbol's token changes whenever it merges, so a candidate is current exactly if both tokens still stand.
-      if (a.token != top.left || link.next == kEnd) continue;
+      // Symbols only grow to the right, or go. So the pair is the one that was meant exactly if its left symbol stands
+      // and it ends where it ended then.
+      if (a.token == kGone || link.next == kEnd) continue;
       const std::int32_t right = link.next;
       BpeSymbol& b = symbols[static_cast<std::size_t>(right)];
-      if (b.token != top.right) continue;
+      if (b.end != top.end) continue;
       a.token = top.merged;
       a.end = b.end;
       b.token = kGone;
@@ -81,8 +81,7 @@ class BpeMerger {
   };
   struct Candidate {
     std::uint64_t key;  ///< rank, then position: the lowest comes first
-    std::int32_t left;
-    std::int32_t right;
+    std::uint32_t end;  ///< of the right symbol
     std::int32_t merged;
     friend bool operator<(const Candidate& a, const Candidate& b) { return a.key > b.key; }
   };

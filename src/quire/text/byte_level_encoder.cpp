@@ -87,7 +87,8 @@ class ByteLevelEncoder final : public TextEncoder {
       symbols.clear();
       for (std::size_t i = 0; i < word.size(); ++i) {
         const std::int32_t token = byte_tokens_[static_cast<unsigned char>(word[i])];
-        if (token >= 0) symbols.push_back({token, 0, 0});
+        const auto at = static_cast<std::uint32_t>(i);
+        if (token >= 0) symbols.push_back({token, at, at + 1});
       }
       merger.merge(symbols, [&](const BpeSymbol& a, const BpeSymbol& b) { return merges_.find(a.token, b.token); });
       for (const BpeSymbol& symbol : symbols) out.push_back({symbol.token});
