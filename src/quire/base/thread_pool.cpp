@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kDefaultMxcsr = 0x1F80;  // no flush to zero, no denormals-are-zero, round to nearest even
 constexpr int kSpinsBetweenSteps = 20'000;       // about 50 us
-constexpr int kSpinsInBarrier = 2'000;           // then yield, in case the others wait for this core
+constexpr int kSpinsInBarrier = 4'000;           // about 50 us; then sleep, in case the others wait for this core
 
 /// Sets the default floating-point environment for a scope.
 class FloatEnvironment {
@@ -75,15 +75,15 @@ void ThreadPool::arrive_and_wait() {
     next_.store(0, std::memory_order_relaxed);
     arrived_.store(0, std::memory_order_relaxed);
     phase_.store(phase + 1, std::memory_order_release);
+    phase_.notify_all();  // a system call only if somebody sleeps
     return;
   }
-  for (int spin = 0; phase_.load(std::memory_order_acquire) == phase; ++spin) {
-    if (oversubscribed_ || spin > kSpinsInBarrier) {
-      std::this_thread::yield();
-    } else {
-      _mm_pause();
-    }
+  for (int spin = 0; spin < kSpinsInBarrier && !oversubscribed_; ++spin) {
+    if (phase_.load(std::memory_order_acquire) != phase) return;
+    _mm_pause();
   }
+  // On a busy machine a sleeper is woken before a spinner gets its turn again.
+  phase_.wait(phase, std::memory_order_acquire);
 }
 
 }  // namespace quire

@@ -1,8 +1,7 @@
 #pragma once
 // ThreadPool: one persistent team of threads that runs a step together (single program, multiple data). The calling
-// thread is worker 0. Inside a step the workers meet at spinning barriers; between steps the others spin briefly, then
-// sleep. Results never depend on the number of threads: for_each hands out work by index, and each index writes only
-// its own output.
+// thread is worker 0. Workers that wait, at a barrier or for the next step, spin for about 50 us, then sleep. Results
+// never depend on the number of threads: for_each hands out work by index, and each index writes only its own output.
 //
 // Thread-safety: run() is called by one thread at a time. A Worker belongs to its thread.
 
@@ -67,7 +66,7 @@ class ThreadPool {
   void arrive_and_wait();
 
   const int num_threads_;
-  const bool oversubscribed_;  ///< more threads than cores: waiting yields at once
+  const bool oversubscribed_;  ///< more threads than cores: nobody spins
   const std::function<void(Worker&)>* step_ = nullptr;
   alignas(64) std::atomic<std::uint32_t> epoch_{0};  ///< one more for each step; workers wait for it to change
   alignas(64) std::atomic<std::int64_t> next_{0};    ///< next unclaimed index of the current for_each
