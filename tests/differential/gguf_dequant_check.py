@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares Quire's decoding of weight formats, bit for bit, with the PyPI package `gguf`.
 
-  gguf_dequant_check.py --tool BUILD/dequantize_tool [--blocks N] [--seed S]
+  gguf_dequant_check.py --build BUILD [--blocks N] [--seed S]
   gguf_dequant_check.py --write DIR       writes the blocks and values that the unit test reads
 
 Blocks are random bytes with finite scales: ordinary ones, zeros of both signs, subnormals and the largest. Each format
@@ -80,7 +80,7 @@ def write(folder, rng):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tool")
+    parser.add_argument("--build", type=Path, help="the build folder, which holds dequantize_tool")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--blocks", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
@@ -89,9 +89,9 @@ def main():
     if args.write:
         write(args.write, rng)
         return 0
-    if not args.tool:
-        parser.error("wanted --tool or --write")
-    return 1 if any([check(name, args.tool, rng, args.blocks) for name in SCALES]) else 0
+    if not args.build:
+        parser.error("wanted --build or --write")
+    return 1 if any([check(name, args.build / "dequantize_tool", rng, args.blocks) for name in SCALES]) else 0
 
 
 if __name__ == "__main__":
