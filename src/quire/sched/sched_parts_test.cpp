@@ -1,0 +1,156 @@
+// The small parts of scheduling on their own: budget shares, options, states, policies, plan digests.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <set>
+
+#include "quire/base/rng.h"
+#include "quire/sched/batch_plan.h"
+#include "quire/sched/options.h"
+#include "quire/sched/policy.h"
+#include "quire/sched/prefill_share.h"
+#include "quire/sched/request.h"
+
+namespace quire {
+namespace {
+
+using Shares = std::vector<std::int32_t>;
+
+TEST(PrefillShare, OnePromptGetsAllItNeeds) {
+  EXPECT_EQ(share_prefill_budget({}, 10), Shares{});
+  EXPECT_EQ(share_prefill_budget(Shares{7}, 10), (Shares{7}));
+  EXPECT_EQ(share_prefill_budget(Shares{70}, 10), (Shares{10}));
+  EXPECT_EQ(share_prefill_budget(Shares{70, 3}, 0), (Shares{0, 0}));
+}
+
+TEST(PrefillShare, HalfIsOfferedToShorterPromptsShortestFirst) {
+  EXPECT_EQ(share_prefill_budget(Shares{100, 30, 4, 10}, 32), (Shares{16, 2, 4, 10}));
+  EXPECT_EQ(share_prefill_budget(Shares{100, 4}, 32), (Shares{28, 4}));
+}
+
+TEST(PrefillShare, PromptsThatAreNotShorterWaitTheirTurn) {
+  EXPECT_EQ(share_prefill_budget(Shares{100, 100, 200}, 32), (Shares{32, 0, 0}));
+  EXPECT_EQ(share_prefill_budget(Shares{20, 100, 200}, 32), (Shares{20, 12, 0}));
+}
+
+TEST(PrefillShare, TheFirstIsNeverStarvedAndNothingIsWasted) {
+  Rng rng(1);
+  for (int round = 0; round < 20'000; ++round) {
+    Shares remaining(static_cast<std::size_t>(rng.between(1, 12)));
+    for (std::int32_t& tokens : remaining) tokens = static_cast<std::int32_t>(rng.between(1, 50));
+    const auto budget = static_cast<std::int32_t>(rng.between(1, 100));
+    const Shares shares = share_prefill_budget(remaining, budget);
+    for (std::size_t i = 0; i < shares.size(); ++i) ASSERT_TRUE(shares[i] >= 0 && shares[i] <= remaining[i]);
+    ASSERT_EQ(std::accumulate(shares.begin(), shares.end(), 0),
+              std::min(budget, std::accumulate(remaining.begin(), remaining.end(), 0)));
+    ASSERT_GE(shares[0], std::min(remaining[0], budget - budget / 2));
+  }
+}
+
+CoreOptions good_options() {
+  CoreOptions options;
+  options.num_blocks = 10;
+  options.context_tokens = 100;
+  return options;
+}
+
+TEST(CoreOptions, EachOptionOutOfRangeIsNamedWithItsValue) {
+  EXPECT_TRUE(check_options(good_options()).ok());
+  const auto message = [](const std::function<void(CoreOptions&)>& change) {
+    CoreOptions options = good_options();
+    change(options);
+    const Result<void> result = check_options(options);
+    return result.ok() ? std::string("accepted") : result.error().message;
+  };
+  EXPECT_EQ(message([](CoreOptions& o) { o.block_size = 12; }),
+            "option block_size is 12; it must be 8, 16, 32, 64 or 128");
+  EXPECT_EQ(message([](CoreOptions& o) { o.num_blocks = 0; }), "option num_blocks is 0; at least 1 is needed");
+  EXPECT_EQ(message([](CoreOptions& o) { o.num_blocks = (1 << 24) + 1; }),
+            "option num_blocks is 16777217; at most 16777216 are supported");
+  EXPECT_EQ(message([](CoreOptions& o) { o.context_tokens = -5; }),
+            "option context_tokens is -5; at least 1 is needed");
+  EXPECT_EQ(message([](CoreOptions& o) { o.token_budget = 0; }), "option token_budget is 0; at least 1 is needed");
+  EXPECT_EQ(message([](CoreOptions& o) { o.max_rows = 0; }), "option max_rows is 0; at least 1 is needed");
+  EXPECT_EQ(message([](CoreOptions& o) { o.watermark_blocks = -2; }),
+            "option watermark_blocks is -2; it must be -1 (default) or at least 0");
+  EXPECT_EQ(message([](CoreOptions& o) { o.queue_policy = "lifo"; }), "option queue_policy is 'lifo'; there is: fcfs");
+  EXPECT_EQ(message([](CoreOptions& o) { o.victim_policy = ""; }),
+            "option victim_policy is ''; there is: latest-arrived");
+}
+
+TEST(RequestState, OnlyTheDrawnEdgesAreLegal) {
+  using enum RequestState;
+  const std::set<std::pair<RequestState, RequestState>> legal = {{waiting, running},   {waiting, finished},
+                                                                 {running, preempted}, {running, finished},
+                                                                 {preempted, running}, {preempted, finished}};
+  for (RequestState from : {waiting, running, preempted, finished})
+    for (RequestState to : {waiting, running, preempted, finished})
+      EXPECT_EQ(is_legal_edge(from, to), legal.count({from, to}) == 1) << to_string(from) << " to " << to_string(to);
+}
+
+TEST(Policy, FcfsServesByArrivalWhateverThePriority) {
+  const RequestView early{RequestId{9}, 1, 0, 2, 10}, late{RequestId{1}, 2, 100, 0, 1};
+  EXPECT_TRUE(FcfsQueue().serves_before(early, late));
+  EXPECT_FALSE(FcfsQueue().serves_before(late, early));
+  EXPECT_FALSE(FcfsQueue().serves_before(early, early));
+  EXPECT_TRUE(LatestArrivedVictim().yields_before(late, early));
+  EXPECT_FALSE(LatestArrivedVictim().yields_before(early, late));
+}
+
+BatchPlan some_plan() {
+  BatchPlan plan;
+  plan.step = 3;
+  plan.rows = {{SequenceId{1}, RequestId{2}, 4, 1, 0, 0, 1, 4, true, false}};
+  plan.tokens = {TokenId{7}};
+  plan.new_blocks = {BlockId{5}};
+  plan.copies = {{BlockId{1}, BlockId{2}}};
+  plan.table_edits = {{SequenceId{1}, 0, BlockId{2}}};
+  plan.dropped = {SequenceId{8}};
+  return plan;
+}
+
+TEST(BatchPlan, TheDigestCoversEveryField) {
+  const std::vector<std::function<void(BatchPlan&)>> changes = {
+      [](BatchPlan& p) { p.step = 4; },
+      [](BatchPlan& p) { p.rows[0].sequence.value = 2; },
+      [](BatchPlan& p) { p.rows[0].request.value = 3; },
+      [](BatchPlan& p) { p.rows[0].begin = 5; },
+      [](BatchPlan& p) { p.rows[0].num_tokens = 2; },
+      [](BatchPlan& p) { p.rows[0].token_offset = 1; },
+      [](BatchPlan& p) { p.rows[0].new_blocks_offset = 1; },
+      [](BatchPlan& p) { p.rows[0].num_new_blocks = 0; },
+      [](BatchPlan& p) { p.rows[0].logits_begin = 0; },
+      [](BatchPlan& p) { p.rows[0].samples = false; },
+      [](BatchPlan& p) { p.rows[0].is_prefill = true; },
+      [](BatchPlan& p) { p.rows.clear(); },
+      [](BatchPlan& p) { p.tokens[0].value = 8; },
+      [](BatchPlan& p) { p.tokens.clear(); },
+      [](BatchPlan& p) { p.new_blocks[0].value = 6; },
+      [](BatchPlan& p) { p.copies[0].from.value = 3; },
+      [](BatchPlan& p) { p.copies[0].to.value = 3; },
+      [](BatchPlan& p) { p.table_edits[0].sequence.value = 2; },
+      [](BatchPlan& p) { p.table_edits[0].index = 1; },
+      [](BatchPlan& p) { p.table_edits[0].block.value = 3; },
+      [](BatchPlan& p) { p.dropped[0].value = 9; },
+      [](BatchPlan& p) { p.dropped.clear(); },
+  };
+  std::set<std::uint64_t> digests = {some_plan().digest()};
+  for (const auto& change : changes) {
+    BatchPlan plan = some_plan();
+    change(plan);
+    EXPECT_TRUE(digests.insert(plan.digest()).second);
+  }
+  EXPECT_EQ(some_plan().digest(), some_plan().digest());
+  EXPECT_EQ(some_plan().digest(), 3593366489479061122u) << "the digest of this plan is the same on every machine";
+}
+
+TEST(BatchPlan, ClearEmptiesEverything) {
+  BatchPlan plan = some_plan();
+  plan.clear();
+  EXPECT_EQ(plan.digest(), BatchPlan().digest());
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,110 @@
+// Any load over any small pool: lists of commands that RapidCheck generates and shrinks, invariants after each.
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include "quire/kv/paged_kv_manager.h"
+#include "quire/sched/scheduler.h"
+
+namespace quire {
+namespace {
+
+/// kind 0: submit, 1: cancel, others: a step
+struct Command {
+  int kind;
+  int prompt_tokens;
+  int max_tokens;  ///< 0: unset
+  int target;
+};
+
+void showValue(const Command& command, std::ostream& out) {
+  out << "{kind " << command.kind << ", prompt " << command.prompt_tokens << ", max " << command.max_tokens
+      << ", target " << command.target << "}";
+}
+
+rc::Gen<Command> any_command() {
+  return rc::gen::build<Command>(rc::gen::set(&Command::kind, rc::gen::weightedElement<int>({{4, 0}, {1, 1}, {6, 2}})),
+                                 rc::gen::set(&Command::prompt_tokens, rc::gen::inRange(1, 60)),
+                                 rc::gen::set(&Command::max_tokens, rc::gen::inRange(0, 40)),
+                                 rc::gen::set(&Command::target, rc::gen::inRange(0, 20)));
+}
+
+CoreOptions any_options() {
+  CoreOptions options;
+  options.block_size = *rc::gen::element(8, 16);
+  options.num_blocks = *rc::gen::inRange(1, 12);
+  options.context_tokens = *rc::gen::inRange(1, 200);
+  options.token_budget = *rc::gen::inRange(1, 40);
+  options.max_rows = *rc::gen::inRange(1, 8);
+  options.watermark_blocks = *rc::gen::inRange(-1, 3);
+  return options;
+}
+
+class Runner {
+ public:
+  explicit Runner(const CoreOptions& options)
+      : options_(options), kv_(options.num_blocks, options.block_size), scheduler_(options, kv_) {}
+
+  void run(const Command& command) {
+    if (command.kind == 0)
+      submit(command);
+    else if (command.kind == 1)
+      scheduler_.end(RequestId{static_cast<std::uint64_t>(command.target)}, FinishReason::cancelled);
+    else
+      step();
+    RC_ASSERT(scheduler_.validate().value_or("") == "");
+  }
+
+  /// Everything ends within the documented bound.
+  void run_to_end() {
+    while (has_work()) {
+      RC_ASSERT(bound_ > 0);
+      step();
+      RC_ASSERT(scheduler_.validate().value_or("") == "");
+    }
+    RC_ASSERT(kv_.capacity().used_blocks() == 0);
+    RC_ASSERT(scheduler_.counters().finished_total() == scheduler_.counters().submitted);
+  }
+
+ private:
+  bool has_work() const { return scheduler_.num_running() + scheduler_.num_waiting() > 0; }
+
+  void submit(const Command& command) {
+    CoreRequest request;
+    request.id = RequestId{next_request_++};
+    request.prompt.assign(static_cast<std::size_t>(command.prompt_tokens), TokenId{1});
+    if (command.max_tokens > 0) request.max_tokens = command.max_tokens;
+    const std::int64_t room = std::min<std::int64_t>(options_.context_tokens, options_.pool_tokens());
+    const std::int64_t need = command.prompt_tokens + std::max(1, command.max_tokens);
+    const bool refused = scheduler_.submit(request).has_value();
+    RC_ASSERT(refused == (need > room));
+    if (!refused) bound_ += (kMaxPreemptions + 1) * room;
+  }
+
+  void step() {
+    const bool had_work = has_work();
+    BatchPlan plan;
+    scheduler_.plan_step(plan);
+    RC_ASSERT(plan.rows.empty() != had_work);
+    RC_ASSERT(plan.num_tokens() <= options_.token_budget);
+    RC_ASSERT(plan.rows.size() <= static_cast<std::size_t>(options_.max_rows));
+    for (const PlanRow& row : plan.rows) scheduler_.commit_row(row, TokenId{2});
+    if (had_work) --bound_;
+  }
+
+  const CoreOptions options_;
+  PagedKvManager kv_;
+  Scheduler scheduler_;
+  std::uint64_t next_request_ = 1;
+  std::int64_t bound_ = 0;  ///< steps left
+};
+
+RC_GTEST_PROP(SchedulerProperty, AnyLoadKeepsTheInvariantsAndEndsWithinTheBound, ()) {
+  Runner runner(any_options());
+  for (const Command& command : *rc::gen::container<std::vector<Command>>(any_command())) runner.run(command);
+  runner.run_to_end();
+}
+
+}  // namespace
+}  // namespace quire
