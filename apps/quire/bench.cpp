@@ -131,7 +131,7 @@ class Bench {
 std::string as_json(std::string_view name, const engine::EngineInfo& info, const std::vector<BenchRow>& rows) {
   json::Array list;
   for (const auto& row : rows) {
-    list.push_back(json::Object{{"metric", row.metric},
+    list.emplace_back(json::Object{{"metric", row.metric},
                                 {"value", row.tokens_per_s},
                                 {"unit", "tokens/s"},
                                 {"median_ms", row.at(0.5)},

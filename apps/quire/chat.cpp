@@ -106,7 +106,7 @@ class Chat {
   }
 
   void add_message(std::string_view role, std::string_view content) {
-    messages_.push_back(json::Object{{"role", role}, {"content", content}});
+    messages_.emplace_back(json::Object{{"role", role}, {"content", content}});
   }
 
   Result<std::vector<TokenId>> render() const {

@@ -105,7 +105,7 @@ json::Value item_as_json(const model::GgufArray& array, std::size_t index) {
 
 json::Value array_as_json(const model::GgufArray& array, std::size_t max_items) {
   json::Array items;
-  for (std::size_t i = 0; i < std::min(array.size(), max_items); ++i) items.push_back(item_as_json(array, i));
+  for (std::size_t i = 0; i < std::min(array.size(), max_items); ++i) items.emplace_back(item_as_json(array, i));
   return items;
 }
 
@@ -162,7 +162,7 @@ json::Value id_or_null(std::optional<TokenId> id) { return id ? json::Value(id->
 
 json::Value tokenizer_as_json(const TokenizerSummary& tokenizer) {
   json::Array ends;
-  for (TokenId id : tokenizer.end_tokens) ends.push_back(id.value);
+  for (TokenId id : tokenizer.end_tokens) ends.emplace_back(id.value);
   return json::Object{{"model", tokenizer.model},           {"pre", tokenizer.pre},
                       {"vocab_size", tokenizer.vocab_size}, {"bos", id_or_null(tokenizer.bos)},
                       {"eos", id_or_null(tokenizer.eos)},   {"add_bos", tokenizer.add_bos},
@@ -195,7 +195,7 @@ std::string as_json(const InspectFlags& flags, const model::GgufFile& file, cons
   if (flags.tensors) {
     json::Array tensors;
     for (const auto& tensor : file.tensors()) {
-      tensors.push_back(json::Object{{"name", replace_invalid_utf8(tensor.name)},
+      tensors.emplace_back(json::Object{{"name", replace_invalid_utf8(tensor.name)},
                                      {"type", info(tensor.dtype).name},
                                      {"shape", shape_as_json(tensor)},
                                      {"bytes", tensor.bytes}});

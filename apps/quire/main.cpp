@@ -1,11 +1,12 @@
 // quire: the command line. See commands.h for how commands are added.
 
-#include <algorithm>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "commands.h"
+#include "quire/base/cat.h"
 #include "terminal.h"
 
 namespace {
@@ -21,6 +22,14 @@ int refuse_command_line(const CLI::App& app, const CLI::ParseError& error) {
   }
   quire::cli::report(message + " (see " + command + " --help)");
   return quire::cli::kUsage;
+}
+
+/// The first word if it names no command, which CLI11 would report as a missing one.
+std::optional<std::string> unknown_command(CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-' || app.get_subcommand_no_throw(argv[1]) != nullptr) return std::nullopt;
+  std::string names;
+  for (const auto* command : app.get_subcommands({})) names += (names.empty() ? "" : ", ") + command->get_name();
+  return quire::cat("'", argv[1], "' is not a command; wanted one of ", names);
 }
 
 }  // namespace
@@ -41,6 +50,7 @@ int main(int argc, char** argv) {
   add_score(app, chosen);
   add_bench(app, chosen);
 
+  if (auto message = unknown_command(app, argc, argv)) return report(*message), kUsage;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
