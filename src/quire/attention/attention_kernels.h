@@ -33,7 +33,9 @@ struct QueryRows {
 /// Where the K and V of one sequence, layer and KV head lie: block b at base + b * block_stride, K then V.
 struct CachedHead {
   const std::byte* base = nullptr;
-  std::int64_t block_stride = 0, panel_bytes = 0, block_size = 0;
+  std::int64_t block_stride = 0, panel_bytes = 0;
+  std::int64_t block_size = 0;  ///< 1 << block_shift
+  int block_shift = 0;
   bool is_f16 = true;
   const std::uint32_t* blocks = nullptr;  ///< block ids in order of position
 };

@@ -13,10 +13,11 @@
 namespace quire::attention {
 namespace {
 
-/// Tokens of a chunk that are computed together. A chunk of at most this many is cut into spans that different threads
-/// compute; longer ones have enough row tiles to go round, and each runs through its spans in order. The order of the
-/// arithmetic is the same.
-constexpr std::int64_t kTokensPerItem = 16;
+/// A chunk of at most this many tokens is cut into spans that different threads compute. A longer one is cut into runs
+/// of tokens, enough to go round, each of which takes its spans in order. The order of the arithmetic is the same.
+constexpr std::int64_t kMostSplitTokens = 16;
+/// Tokens of a longer chunk that share each load of K and V.
+constexpr std::int64_t kTokensPerItem = 32;
 constexpr float kLog2E = 1.4426950408889634f;
 
 /// How one chunk is cut into items of work for each KV head.
@@ -125,7 +126,7 @@ ChunkPlan plan_chunk(const Shape& shape, const AttentionCall& call, std::int64_t
   std::int64_t last = chunk.first_position + chunk.num_tokens - 1;
   plan.first_span = visible_begin(call, chunk.first_position) / kSpanTokens;
   plan.num_spans = last / kSpanTokens + 1 - plan.first_span;
-  plan.split = chunk.num_tokens <= kTokensPerItem;
+  plan.split = chunk.num_tokens <= kMostSplitTokens;
   plan.floats_per_partial = plan.split ? partial_floats(shape, chunk.num_tokens * shape.group) : 0;
   plan.num_items = shape.num_kv_heads * (plan.split ? plan.num_spans : ceil_div(chunk.num_tokens, kTokensPerItem));
   return plan;
@@ -224,6 +225,7 @@ class AttentionWork {
     cache.block_stride = layout.num_kv_heads * 2 * layout.panel_bytes();
     cache.panel_bytes = layout.panel_bytes();
     cache.block_size = layout.block_size;
+    cache.block_shift = std::countr_zero(static_cast<std::uint64_t>(layout.block_size));
     cache.is_f16 = layout.type == KvType::f16;
     static_assert(sizeof(BlockId) == sizeof(std::uint32_t));
     cache.blocks = &chunk.blocks.data()->value;

@@ -235,11 +235,12 @@ TEST(PagedAttention, ChunkingAndThreadsChangeNoBit) {
          {Shape{}, Shape{.num_kv_heads = 1, .group = 4, .head_dim = 256}, Shape{.group = 7, .window = 300}}) {
       auto expected = digest_of_one(shape, 600, {.tier = tier});
       for (const auto& chunks : kChunkings) {
-        for (int threads : {1, 2, 3, 4}) {
-          if (chunks == kChunkings[1] && threads > 2) continue;  // 600 steps of more threads than cores
-          Manner manner = {.tier = tier, .threads = threads, .chunks = chunks};
-          EXPECT_EQ(digest_of_one(shape, 600, manner), expected) << describe(shape, manner);
-        }
+        Manner manner = {.tier = tier, .threads = 2, .chunks = chunks};
+        EXPECT_EQ(digest_of_one(shape, 600, manner), expected) << describe(shape, manner);
+      }
+      for (int threads : {1, 3, 4}) {
+        Manner manner = {.tier = tier, .threads = threads, .chunks = kChunkings[4]};
+        EXPECT_EQ(digest_of_one(shape, 600, manner), expected) << describe(shape, manner);
       }
     }
   }

@@ -1,7 +1,7 @@
 #pragma once
 // The kernels of attention_kernels.h as a template over a tier's Lanes. Rules 9 to 12 of the arithmetic fix the order
-// of every operation; what is free is how many rows share a load. Register blocks: up to kBlockRows rows by
-// kBlockVectors vectors of sixteen tokens (scores) or sixteen dimensions (weighted sums).
+// of every operation; what is free is how many rows share a load.
+// Register blocks: up to six rows by one to four vectors of sixteen tokens (scores) or dimensions (weighted sums).
 //
 // A tile is read in place from f16 or f32 blocks when few rows share it (decode), else decoded once to f32 (prefill).
 
@@ -16,9 +16,15 @@ namespace quire::attention {
 
 template <class Lanes>
 struct TileKernels {
-  static constexpr int kBlockRows = Lanes::kRegisters >= 32 ? 6 : 3;
-  static constexpr int kBlockVectors = Lanes::kRegisters >= 32 ? 4 : 2;
+  static constexpr int kBlockRows = 6;
   static constexpr int kTileVectors = kTileTokens / 16;
+  static constexpr int kTileShift = 6;
+  static_assert(1 << kTileShift == kTileTokens);
+  /// Vectors of a register block of so many rows: enough sums to hide the latency of fma, few enough for the registers.
+  static constexpr int block_vectors(int rows) {
+    if (Lanes::kRegisters >= 32 || rows == 1) return 4;
+    return rows <= 3 ? 2 : 1;
+  }
   static_assert(kBlockRows <= kMaxBlockRows);
 
   /// Tokens [begin, end) of a tile.
@@ -33,7 +39,8 @@ struct TileKernels {
   struct Tile {
     const T* k[kTileVectors];  ///< sixteen tokens each; where none is seen, the address of a vector that is
     const T* v[kTileVectors];  ///< first token of each piece
-    std::int64_t k_stride, v_stride, piece_tokens;
+    std::int64_t k_stride, v_stride;
+    int piece_shift;                ///< a piece of V is 1 << piece_shift tokens
     const T* next_k[kTileVectors];  ///< prefetched while this tile is computed
     const T* next_v[kTileVectors];
   };
@@ -49,6 +56,11 @@ struct TileKernels {
   static QUIRE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
   static QUIRE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
+  /// a / b for numbers of rows and tokens: a division of 32 bits takes half the time.
+  static QUIRE_INLINE std::int64_t quotient(std::int64_t a, std::int64_t b) {
+    return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+  }
+
   static QUIRE_INLINE Range visible(const QueryRows& rows, std::int64_t token, std::int64_t tile_start) {
     return {larger(rows.visible_begin(token) - tile_start, 0),
             smaller(rows.visible_end(token) - tile_start, kTileTokens)};
@@ -59,122 +71,8 @@ struct TileKernels {
     return (num_rows + kBlockRows - 1) / kBlockRows;
   }
   static QUIRE_INLINE int block_rows(std::int64_t num_rows, std::int64_t block) {
-    std::int64_t count = num_blocks(num_rows);
-    return static_cast<int>(num_rows / count + (block < num_rows % count ? 1 : 0));
-  }
-
-  /// Per block of rows: [head_dim][rows of the block].
-  static void pack_queries(const QueryRows& rows, float* packed) {
-    std::int64_t row = 0;
-    for (std::int64_t b = 0; b < num_blocks(rows.num_rows()); ++b) {
-      int n = block_rows(rows.num_rows(), b);
-      float* out = packed + row * rows.head_dim;
-      for (int r = 0; r < n; ++r, ++row) {
-        const float* q = rows.q + row / rows.group * rows.q_stride + row % rows.group * rows.head_dim;
-        for (std::int64_t d = 0; d < rows.head_dim; ++d) out[d * n + r] = q[d] * rows.q_factor;
-      }
-    }
-  }
-
-  // --- scores -------------------------------------------------------------------------------------------------------
-
-  template <class T, int kRows>
-  static void block_scores(const Tile<T>& tile, Range seen, std::int64_t head_dim, const float* q, float* scores) {
-    for (int first = 0; first < kTileVectors; first += kBlockVectors) {
-      if (seen.end <= first * 16 || seen.begin >= (first + kBlockVectors) * 16) continue;
-      Lanes sums[kRows][kBlockVectors];
-      for (auto& row : sums) {
-        for (auto& sum : row) sum = Lanes::zero();
-      }
-      const T* k[kBlockVectors];
-      for (int v = 0; v < kBlockVectors; ++v) k[v] = tile.k[first + v];
-      for (std::int64_t d = 0; d < head_dim; ++d) {
-        for (int v = 0; v < kBlockVectors; ++v) {
-          if constexpr (sizeof(T) == 2) __builtin_prefetch(tile.next_k[first + v] + d * tile.k_stride);
-        }
-        for (int v = 0; v < kBlockVectors; ++v) {
-          Lanes keys = load(k[v] + d * tile.k_stride);
-          for (int r = 0; r < kRows; ++r) sums[r][v] = fma(Lanes::broadcast(q[d * kRows + r]), keys, sums[r][v]);
-        }
-      }
-      for (int r = 0; r < kRows; ++r) {
-        for (int v = 0; v < kBlockVectors; ++v) sums[r][v].store(scores + r * kTileTokens + (first + v) * 16);
-      }
-    }
-  }
-
-  // --- softmax ------------------------------------------------------------------------------------------------------
-
-  /// Turns the scores of one row into weights and updates its m and l. Returns the factor for its o.
-  static QUIRE_INLINE float softmax_row(float* scores, Range seen, float& m, float& l) {
-    Lanes s[kTileVectors];
-    for (int v = 0; v < kTileVectors; ++v) {
-      Lanes raw = Lanes::load(scores + v * 16);
-      auto mask = Lanes::between(seen.begin - v * 16, seen.end - v * 16);
-      s[v] = select(mask, raw, Lanes::broadcast(-__builtin_inff()));
-    }
-    Lanes top = s[0];
-    for (int v = 1; v < kTileVectors; ++v) top = max(s[v], top);
-    float best = largest(top);
-    float new_m = best > m ? best : m;
-    Lanes total = Lanes::zero();
-    for (int v = 0; v < kTileVectors; ++v) {
-      Lanes p = ops::exp2(s[v] - Lanes::broadcast(new_m));
-      p.store(scores + v * 16);
-      total = total + p;
-    }
-    float factor = ops::exp2(Lanes::broadcast(m - new_m)).first();
-    l = __builtin_fmaf(l, factor, sum(total));
-    m = new_m;
-    return factor;
-  }
-
-  // --- weighted sums ------------------------------------------------------------------------------------------------
-
-  /// o = o * factor, then one fma a token in order, for kVectors vectors of dimensions from `dim` on.
-  template <class T, int kRows, int kVectors>
-  static void add_values(const Tile<T>& tile, Range seen, std::int64_t dim, const float* weights, const float* factors,
-                         float* o, std::int64_t o_stride) {
-    Lanes sums[kRows][kVectors];
-    for (int r = 0; r < kRows; ++r) {
-      Lanes factor = Lanes::broadcast(factors[r]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = Lanes::load(o + r * o_stride + v * 16) * factor;
-    }
-    for (std::int64_t t = seen.begin; t < seen.end;) {
-      std::int64_t piece = t / tile.piece_tokens, begin = piece * tile.piece_tokens;
-      std::int64_t end = smaller(seen.end, begin + tile.piece_tokens);
-      const T* values = tile.v[piece] + (t - begin) * tile.v_stride + dim;
-      std::int64_t ahead = tile.next_v[piece] - tile.v[piece];
-      for (; t < end; ++t, values += tile.v_stride) {
-        if constexpr (sizeof(T) == 2) {
-          for (int v = 0; v < kVectors; v += 2) __builtin_prefetch(values + ahead + v * 16);
-        }
-        for (int v = 0; v < kVectors; ++v) {
-          Lanes value = load(values + v * 16);
-          for (int r = 0; r < kRows; ++r) {
-            sums[r][v] = fma(Lanes::broadcast(weights[r * kTileTokens + t]), value, sums[r][v]);
-          }
-        }
-      }
-    }
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) sums[r][v].store(o + r * o_stride + v * 16);
-    }
-  }
-
-  template <class T, int kRows>
-  static void add_values_all(const Tile<T>& tile, Range seen, std::int64_t head_dim, const float* weights,
-                             const float* factors, float* o) {
-    std::int64_t stride = padded_dim(head_dim), dim = 0;
-    for (; dim + kBlockVectors * 16 <= stride; dim += kBlockVectors * 16) {
-      add_values<T, kRows, kBlockVectors>(tile, seen, dim, weights, factors, o + dim, stride);
-    }
-    if constexpr (kBlockVectors > 2) {
-      for (; dim + 32 <= stride; dim += 32) {
-        add_values<T, kRows, 2>(tile, seen, dim, weights, factors, o + dim, stride);
-      }
-    }
-    for (; dim < stride; dim += 16) add_values<T, kRows, 1>(tile, seen, dim, weights, factors, o + dim, stride);
+    std::int64_t count = num_blocks(num_rows), least = quotient(num_rows, count);
+    return static_cast<int>(least + (block < num_rows - least * count ? 1 : 0));
   }
 
   /// Calls body with the number of rows as a constant.
@@ -187,60 +85,201 @@ struct TileKernels {
         return body.template operator()<2>();
       case 3:
         return body.template operator()<3>();
+      case 4:
+        return body.template operator()<4>();
+      case 5:
+        return body.template operator()<5>();
+      case 6:
+        return body.template operator()<6>();
     }
-    if constexpr (kBlockRows > 3) {
-      switch (rows) {
-        case 4:
-          return body.template operator()<4>();
-        case 5:
-          return body.template operator()<5>();
-        case 6:
-          return body.template operator()<6>();
+  }
+
+  /// Per block of rows: [head_dim][rows of the block].
+  static void pack_queries(const QueryRows& rows, float* packed) {
+    // Short pieces far apart: the hardware does not foresee them.
+    for (std::int64_t token = 0; token < rows.num_tokens; ++token) {
+      const float* q = rows.q + token * rows.q_stride;
+      for (std::int64_t d = 0; d < rows.group * rows.head_dim; d += 16) __builtin_prefetch(q + d);
+    }
+    const float factor = rows.q_factor;
+    std::int64_t row = 0;
+    for (std::int64_t b = 0; b < num_blocks(rows.num_rows()); ++b) {
+      float* out = packed + row * rows.head_dim;
+      with_rows(block_rows(rows.num_rows(), b), [&]<int kRows>() {
+        const float* q[kRows];
+        for (int r = 0; r < kRows; ++r, ++row) {
+          std::int64_t token = quotient(row, rows.group), head = row - token * rows.group;
+          q[r] = rows.q + token * rows.q_stride + head * rows.head_dim;
+        }
+        for (std::int64_t d = 0, dim = rows.head_dim; d < dim; ++d) {
+          for (int r = 0; r < kRows; ++r) out[d * kRows + r] = q[r][d] * factor;
+        }
+      });
+    }
+  }
+
+  // --- scores -------------------------------------------------------------------------------------------------------
+
+  /// With few registers, values that are broadcast are loaded again for each vector: the compiler would keep them and
+  /// spill a sum instead.
+  static QUIRE_INLINE const float* reread(const float* p) {
+    if constexpr (Lanes::kRegisters < 32) asm volatile("" : "+r"(p));
+    return p;
+  }
+
+  template <class T, int kRows>
+  [[gnu::noinline]] static void block_scores(const Tile<T>& tile, Range seen, std::int64_t head_dim, const float* q,
+                                             float* scores) {
+    constexpr int kVectors = block_vectors(kRows);
+    for (int first = 0; first < kTileVectors; first += kVectors) {
+      if (seen.end <= first * 16 || seen.begin >= (first + kVectors) * 16) continue;
+      Lanes sums[kRows][kVectors];
+      for (auto& row : sums) {
+        for (auto& sum : row) sum = Lanes::zero();
+      }
+      const T* k[kVectors];
+      for (int v = 0; v < kVectors; ++v) k[v] = tile.k[first + v];
+      for (std::int64_t d = 0; d < head_dim; ++d) {
+        for (int v = 0; v < kVectors; ++v) {
+          if constexpr (sizeof(T) == 2) __builtin_prefetch(tile.next_k[first + v] + d * tile.k_stride);
+        }
+        for (int v = 0; v < kVectors; ++v) {
+          Lanes keys = load(k[v] + d * tile.k_stride);
+          const float* column = reread(q + d * kRows);
+          for (int r = 0; r < kRows; ++r) sums[r][v] = fma(Lanes::broadcast(column[r]), keys, sums[r][v]);
+        }
+      }
+      for (int r = 0; r < kRows; ++r) {
+        for (int v = 0; v < kVectors; ++v) sums[r][v].store(scores + r * kTileTokens + (first + v) * 16);
       }
     }
   }
 
+  // --- softmax ------------------------------------------------------------------------------------------------------
+
+  /// Sets the scores of what is not seen to -infinity.
+  static QUIRE_INLINE void mask_scores(float* scores, int num_rows, Range seen) {
+    if (seen.begin == 0 && seen.end == kTileTokens) return;
+    for (int v = 0; v < kTileVectors; ++v) {
+      auto mask = Lanes::between(seen.begin - v * 16, seen.end - v * 16);
+      for (int r = 0; r < num_rows; ++r) {
+        float* at = scores + r * kTileTokens + v * 16;
+        select(mask, Lanes::load(at), Lanes::broadcast(-__builtin_inff())).store(at);
+      }
+    }
+  }
+
+  /// Turns the scores of rows that see the same of the tile into weights, updates their m and l, and gives the factors
+  /// for their o.
+  static QUIRE_INLINE void softmax(float* scores, int num_rows, Range seen, float* m, float* l, float* factors) {
+    mask_scores(scores, num_rows, seen);
+    float steps[16] = {};
+    for (int r = 0; r < num_rows; ++r) {
+      const float* row = scores + r * kTileTokens;
+      Lanes top = max(max(Lanes::load(row), Lanes::load(row + 16)), max(Lanes::load(row + 32), Lanes::load(row + 48)));
+      float best = largest(top);
+      float new_m = best > m[r] ? best : m[r];
+      steps[r] = m[r] - new_m;
+      m[r] = new_m;
+    }
+    ops::exp2(Lanes::load(steps)).store(factors);
+    for (int r = 0; r < num_rows; ++r) {
+      Lanes total = Lanes::zero(), shift = Lanes::broadcast(m[r]);
+      for (int v = 0; v < kTileVectors; ++v) {
+        float* at = scores + r * kTileTokens + v * 16;
+        Lanes p = ops::exp2(Lanes::load(at) - shift);
+        p.store(at);
+        total = total + p;
+      }
+      l[r] = __builtin_fmaf(l[r], factors[r], sum(total));
+    }
+  }
+
+  // --- weighted sums ------------------------------------------------------------------------------------------------
+
+  /// o = o * factor, then one fma a token in order, for kVectors vectors of dimensions from `dim` on.
+  template <class T, int kRows, int kVectors>
+  [[gnu::noinline]] static void add_values(const Tile<T>& tile, Range seen, std::int64_t dim, const float* weights,
+                                           const float* factors, float* o, std::int64_t o_stride) {
+    Lanes sums[kRows][kVectors];
+    for (int r = 0; r < kRows; ++r) {
+      Lanes factor = Lanes::broadcast(factors[r]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = Lanes::load(o + r * o_stride + v * 16) * factor;
+    }
+    for (std::int64_t t = seen.begin; t < seen.end;) {
+      std::int64_t piece = t >> tile.piece_shift, begin = piece << tile.piece_shift;
+      std::int64_t end = smaller(seen.end, begin + (1 << tile.piece_shift));
+      const T* values = tile.v[piece] + (t - begin) * tile.v_stride + dim;
+      std::int64_t ahead = tile.next_v[piece] - tile.v[piece];
+      for (; t < end; ++t, values += tile.v_stride) {
+        if constexpr (sizeof(T) == 2) {
+          for (int v = 0; v < kVectors; v += 2) __builtin_prefetch(values + ahead + v * 16);
+        }
+        for (int v = 0; v < kVectors; ++v) {
+          Lanes value = load(values + v * 16);
+          const float* column = reread(weights + t);
+          for (int r = 0; r < kRows; ++r) {
+            sums[r][v] = fma(Lanes::broadcast(column[r * kTileTokens]), value, sums[r][v]);
+          }
+        }
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) sums[r][v].store(o + r * o_stride + v * 16);
+    }
+  }
+
+  template <class T, int kRows>
+  static void add_values_all(const Tile<T>& tile, Range seen, std::int64_t head_dim, const float* weights,
+                             const float* factors, float* o) {
+    constexpr int kVectors = block_vectors(kRows);
+    std::int64_t stride = padded_dim(head_dim), dim = 0;
+    for (; dim + kVectors * 16 <= stride; dim += kVectors * 16) {
+      add_values<T, kRows, kVectors>(tile, seen, dim, weights, factors, o + dim, stride);
+    }
+    for (; dim < stride; dim += 16) add_values<T, kRows, 1>(tile, seen, dim, weights, factors, o + dim, stride);
+  }
+
   // --- tiles --------------------------------------------------------------------------------------------------------
 
-  /// Rows of a block whose tokens see the same part of the tile take it together.
+  /// Rows that see the same of the tile, from their scores on. A row that sees none of it keeps its state.
+  template <class T>
+  static void attend_run(const QueryRows& rows, const Tile<T>& tile, Range seen, Block run, float* scores,
+                         const PartialRows& out) {
+    if (seen.empty()) return;
+    float factors[16];
+    softmax(scores, run.num_rows, seen, out.m + run.first_row, out.l + run.first_row, factors);
+    with_rows(run.num_rows, [&]<int kRows>() {
+      add_values_all<T, kRows>(tile, seen, rows.head_dim, scores, factors,
+                               out.o + run.first_row * padded_dim(rows.head_dim));
+    });
+  }
+
   template <class T>
   static void attend_block(const QueryRows& rows, const Tile<T>& tile, std::int64_t tile_start, Block block,
                            const WorkArea& area, const PartialRows& out) {
     std::int64_t last_row = block.first_row + block.num_rows - 1;
-    std::int64_t first_token = block.first_row / rows.group, last_token = last_row / rows.group;
+    std::int64_t first_token = quotient(block.first_row, rows.group), last_token = quotient(last_row, rows.group);
     Range seen = {visible(rows, first_token, tile_start).begin, visible(rows, last_token, tile_start).end};
     if (seen.empty()) return;
     with_rows(block.num_rows, [&]<int kRows>() {
       block_scores<T, kRows>(tile, seen, rows.head_dim, area.q + block.first_row * rows.head_dim, area.scores);
     });
 
-    float factors[kBlockRows];
-    auto add_run = [&](std::int64_t begin, std::int64_t end, Range range) {
-      if (range.empty() || begin == end) return;
-      std::int64_t at = begin - block.first_row;
-      with_rows(static_cast<int>(end - begin), [&]<int kRows>() {
-        add_values_all<T, kRows>(tile, range, rows.head_dim, area.scores + at * kTileTokens, factors + at,
-                                 out.o + begin * padded_dim(rows.head_dim));
-      });
-    };
-    std::int64_t run_begin = block.first_row;
+    Block run = {block.first_row, 0};
     Range run_range = visible(rows, first_token, tile_start);
     for (std::int64_t token = first_token; token <= last_token; ++token) {
       Range range = visible(rows, token, tile_start);
       std::int64_t begin = larger(block.first_row, token * rows.group);
       std::int64_t end = smaller(last_row + 1, (token + 1) * rows.group);
       if (!(range == run_range)) {
-        add_run(run_begin, begin, run_range);
-        run_begin = begin;
+        attend_run(rows, tile, run_range, run, area.scores + (run.first_row - block.first_row) * kTileTokens, out);
+        run = {begin, 0};
         run_range = range;
       }
-      if (range.empty()) continue;
-      for (std::int64_t row = begin; row < end; ++row) {
-        std::int64_t at = row - block.first_row;
-        factors[at] = softmax_row(area.scores + at * kTileTokens, range, out.m[row], out.l[row]);
-      }
+      run.num_rows += static_cast<int>(end - begin);
     }
-    add_run(run_begin, last_row + 1, run_range);
+    attend_run(rows, tile, run_range, run, area.scores + (run.first_row - block.first_row) * kTileTokens, out);
   }
 
   template <class T>
@@ -253,29 +292,33 @@ struct TileKernels {
     }
   }
 
+  static QUIRE_INLINE int piece_shift(const CachedHead& cache) {
+    return cache.block_shift < kTileShift ? cache.block_shift : kTileShift;
+  }
+
   template <class T>
   static QUIRE_INLINE const T* k_at(const CachedHead& cache, std::int64_t position) {
-    auto block = cache.base + cache.blocks[position / cache.block_size] * cache.block_stride;
-    return reinterpret_cast<const T*>(block) + position % cache.block_size;
+    auto block = cache.base + cache.blocks[position >> cache.block_shift] * cache.block_stride;
+    return reinterpret_cast<const T*>(block) + (position & (cache.block_size - 1));
   }
   template <class T>
   static QUIRE_INLINE const T* v_at(const CachedHead& cache, std::int64_t position, std::int64_t head_dim) {
-    auto block = cache.base + cache.blocks[position / cache.block_size] * cache.block_stride + cache.panel_bytes;
-    return reinterpret_cast<const T*>(block) + position % cache.block_size * head_dim;
+    auto block = cache.base + cache.blocks[position >> cache.block_shift] * cache.block_stride + cache.panel_bytes;
+    return reinterpret_cast<const T*>(block) + (position & (cache.block_size - 1)) * head_dim;
   }
 
   /// Addresses of a tile of which the positions `seen` are seen. Blocks without a seen position are not looked up.
   template <class T>
   static QUIRE_INLINE void locate(const CachedHead& cache, std::int64_t head_dim, std::int64_t tile_start, Range seen,
                                   const T** k, const T** v) {
-    std::int64_t first = seen.begin / 16, last = (seen.end - 1) / 16;
+    std::int64_t first = seen.begin >> 4, last = (seen.end - 1) >> 4;
     for (std::int64_t i = 0; i < kTileVectors; ++i) {
       k[i] = k_at<T>(cache, tile_start + 16 * larger(first, smaller(i, last)));
     }
-    std::int64_t piece = smaller(cache.block_size, kTileTokens);
-    first = seen.begin / piece, last = (seen.end - 1) / piece;
-    for (std::int64_t i = 0; i < kTileTokens / piece; ++i) {
-      v[i] = v_at<T>(cache, tile_start + piece * larger(first, smaller(i, last)), head_dim);
+    int shift = piece_shift(cache);
+    first = seen.begin >> shift, last = (seen.end - 1) >> shift;
+    for (std::int64_t i = 0; i < kTileTokens >> shift; ++i) {
+      v[i] = v_at<T>(cache, tile_start + (larger(first, smaller(i, last)) << shift), head_dim);
     }
   }
 
@@ -289,7 +332,7 @@ struct TileKernels {
     Tile<T> tile;
     tile.k_stride = cache.block_size;
     tile.v_stride = rows.head_dim;
-    tile.piece_tokens = smaller(cache.block_size, kTileTokens);
+    tile.piece_shift = piece_shift(cache);
     locate<T>(cache, rows.head_dim, tile_start, seen_by_any(rows, tile_start), tile.k, tile.v);
     std::int64_t next = tile_start + kTileTokens;
     Range next_seen = seen_by_any(rows, next);
@@ -326,7 +369,7 @@ struct TileKernels {
     tile.v[0] = tile.next_v[0] = area.v;
     tile.k_stride = kTileTokens;
     tile.v_stride = padded_dim(rows.head_dim);
-    tile.piece_tokens = kTileTokens;
+    tile.piece_shift = kTileShift;
     attend_tile(rows, tile, tile_start, area, out);
   }
 
