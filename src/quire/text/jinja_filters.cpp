@@ -40,7 +40,10 @@ Value string_filter(Machine& machine, const Value& value, const Arguments& argum
   return machine.make_text(machine.to_text(value));
 }
 
-Value safe(Machine& machine, const Value& value, const Arguments&) { return machine.make_text(machine.to_text(value)); }
+Value safe(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("safe", arguments, {});
+  return machine.make_text(machine.to_text(value));
+}
 
 Value escape(Machine& machine, const Value& value, const Arguments& arguments) {
   Bound("escape", arguments, {});
@@ -233,7 +236,8 @@ Value format_filter(Machine& machine, const Value& value, const Arguments& argum
   return machine.make_text(format_percent(machine, machine.to_text(value), operand));
 }
 
-Value word_count(Machine& machine, const Value& value, const Arguments&) {
+Value word_count(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("word_count", arguments, {});
   const Text text = machine.to_text(value);
   machine.charge_bytes(8 * text.size());
   std::int64_t words = 0;
@@ -257,13 +261,15 @@ Value truncate(Machine& machine, const Value& value, const Arguments& arguments)
   const std::int64_t length = machine.to_integer(bound.get(0, Value::of_int(255)), "the length");
   const std::int64_t leeway = machine.to_integer(bound.get(3, Value::of_int(5)), "the leeway");
   const Text end = bound[2] ? machine.to_text(*bound[2]) : Text("...", Origin::kTemplate);
-  const Text text = machine.to_text(value);
-  const auto offsets = text.offsets();
   const auto end_length = static_cast<std::int64_t>(end.length());
-  if (length < end_length || leeway < 0)
+  if (length < end_length || length > INT32_MAX || leeway < 0 || leeway > INT32_MAX) {
     raise("truncate() needs a length of at least that of its end, and a leeway of at least 0");
-  if (static_cast<std::int64_t>(offsets.size()) - 1 <= length + leeway) return machine.make_text(text);
-  Text kept = text.slice(0, offsets[static_cast<std::size_t>(length - end_length)]);
+  }
+  if (static_cast<std::int64_t>(machine.length(value)) <= length + leeway) return value;
+  if (!value.is_string()) raise("truncate() needs a string, not ", type_name(value));
+  const Text& text = *value.text;
+  machine.charge_bytes(8 * text.size());
+  Text kept = text.slice(0, text.offsets()[static_cast<std::size_t>(length - end_length)]);
   if (!bound[1] || !machine.truth(*bound[1])) kept = split_from_right(kept, " ", 1).front();
   kept.append(end);
   return machine.make_text(std::move(kept));
@@ -271,7 +277,7 @@ Value truncate(Machine& machine, const Value& value, const Arguments& arguments)
 
 Value attribute_filter(Machine& machine, const Value& value, const Arguments& arguments) {
   Bound bound("attr", arguments, {"name"}, 1);
-  return machine.attribute(value, text_of(machine, *bound[0]));
+  return machine.own_attribute(value, text_of(machine, *bound[0]));
 }
 
 constexpr NativeEntry kFilters[] = {

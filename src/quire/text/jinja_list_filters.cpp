@@ -96,7 +96,8 @@ Value join(Machine& machine, const Value& value, const Arguments& arguments) {
   return machine.make_text(std::move(out));
 }
 
-Value first(Machine& machine, const Value& value, const Arguments&) {
+Value first(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("first", arguments, {});
   if (value.is(Kind::kGenerator)) {
     List& list = *value.list;
     if (list.taken < list.items.size()) return list.items[list.taken++];
@@ -106,17 +107,20 @@ Value first(Machine& machine, const Value& value, const Arguments&) {
   return items.empty() ? machine.make_undefined("No first item, sequence was empty.") : items.front();
 }
 
-Value last(Machine& machine, const Value& value, const Arguments&) {
+Value last(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("last", arguments, {});
   if (value.is(Kind::kGenerator)) raise("a generator has no last item; make it a list first");
   const std::vector<Value> items = machine.items_of(value);
   return items.empty() ? machine.make_undefined("No last item, sequence was empty.") : items.back();
 }
 
-Value list(Machine& machine, const Value& value, const Arguments&) {
+Value list(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("list", arguments, {});
   return machine.make_list(machine.items_of(value));
 }
 
-Value reverse(Machine& machine, const Value& value, const Arguments&) {
+Value reverse(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("reverse", arguments, {});
   if (value.is_string()) {
     machine.charge_bytes(8 * value.text->size());
     return machine.make_text(reversed(*value.text));
@@ -251,7 +255,8 @@ std::vector<Value> pairs_of(Machine& machine, const Dict& dict) {
   return pairs;
 }
 
-Value items(Machine& machine, const Value& value, const Arguments&) {
+Value items(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("items", arguments, {});
   if (value.is(Kind::kUndefined)) return machine.make_generator({});
   if (!value.is(Kind::kDict)) raise("items() needs a mapping, not ", type_name(value));
   return machine.make_generator(pairs_of(machine, *value.dict));

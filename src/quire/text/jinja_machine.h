@@ -81,8 +81,9 @@ class Machine {
   const Value* find_in_dict(const Dict& dict, const Value& key);
   void set_in_dict(Dict& dict, const Value& key, Value value);
 
-  Value attribute(const Value& object, std::string_view name);  ///< object.name
-  Value item(const Value& object, const Value& key);            ///< object[key]
+  Value attribute(const Value& object, std::string_view name);      ///< object.name
+  Value own_attribute(const Value& object, std::string_view name);  ///< without the items of a dict
+  Value item(const Value& object, const Value& key);                ///< object[key]
   struct SliceBounds {
     Value begin, end, step;  ///< none where left out
   };
@@ -139,8 +140,8 @@ class Machine {
   Arguments evaluate_arguments(const CallArguments& arguments);
   bool compare_with(std::string_view comparison, const Value& a, const Value& b);
 
-  Value loop_attribute(const Value& object, std::string_view name);
-  Value native_attribute(const Value& object, std::string_view name);
+  std::optional<Value> native_attribute(const Value& object, std::string_view name);
+  std::optional<Value> loop_attribute(const Value& object, std::string_view name);
   /// "'dict object' has no attribute 'x'".
   Value missing(const Value& object, std::string_view name);
   void append_repr(Text& out, const Value& value);

@@ -351,18 +351,23 @@ Value pop(Machine& machine, const Value& self, const Arguments& arguments) {
   return popped;
 }
 
-Value clear_list(Machine&, const Value& self, const Arguments&) {
+Value clear_list(Machine&, const Value& self, const Arguments& arguments) {
+  Bound("clear_list", arguments, {});
   self.list->items.clear();
   return Value::none();
 }
 
-Value reverse_list(Machine& machine, const Value& self, const Arguments&) {
+Value reverse_list(Machine& machine, const Value& self, const Arguments& arguments) {
+  Bound("reverse_list", arguments, {});
   machine.charge_items(self.list->items.size());
   std::reverse(self.list->items.begin(), self.list->items.end());
   return Value::none();
 }
 
-Value copy_list(Machine& machine, const Value& self, const Arguments&) { return machine.make_list(self.list->items); }
+Value copy_list(Machine& machine, const Value& self, const Arguments& arguments) {
+  Bound("copy_list", arguments, {});
+  return machine.make_list(self.list->items);
+}
 
 Value list_index(Machine& machine, const Value& self, const Arguments& arguments) {
   Bound bound("index", arguments, {"value"}, 1);
@@ -387,17 +392,20 @@ constexpr NativeEntry kTupleMethods[] = {{"index", list_index}, {"count", list_c
 
 // ---- dicts ----
 
-Value dict_items(Machine& machine, const Value& self, const Arguments&) {
+Value dict_items(Machine& machine, const Value& self, const Arguments& arguments) {
+  Bound("items", arguments, {});
   std::vector<Value> pairs;
   for (const auto& [key, value] : self.dict->items) pairs.push_back(machine.make_tuple({key, value}));
   return machine.make_list(std::move(pairs));
 }
 
-Value dict_keys(Machine& machine, const Value& self, const Arguments&) {
+Value dict_keys(Machine& machine, const Value& self, const Arguments& arguments) {
+  Bound("keys", arguments, {});
   return machine.make_list(machine.items_of(self));
 }
 
-Value dict_values(Machine& machine, const Value& self, const Arguments&) {
+Value dict_values(Machine& machine, const Value& self, const Arguments& arguments) {
+  Bound("values", arguments, {});
   std::vector<Value> values;
   for (const auto& member : self.dict->items) values.push_back(member.second);
   return machine.make_list(std::move(values));
@@ -440,7 +448,8 @@ Value dict_setdefault(Machine& machine, const Value& self, const Arguments& argu
   return value;
 }
 
-Value dict_copy(Machine& machine, const Value& self, const Arguments&) {
+Value dict_copy(Machine& machine, const Value& self, const Arguments& arguments) {
+  Bound("copy", arguments, {});
   const Value copy = machine.make_dict();
   machine.charge_items(self.dict->items.size());
   copy.dict->items = self.dict->items;

@@ -328,11 +328,14 @@ Value Machine::missing(const Value& object, std::string_view name) {
   return make_undefined(cat("'", type_name(object), " object' has no attribute '", name, "'"));
 }
 
-/// A method or property that the kind of the object has; undefined without a reason if there is none.
-Value Machine::native_attribute(const Value& object, std::string_view name) {
-  if (object.is(Kind::kLoop)) return loop_attribute(object, name);
+/// A method or property that the kind of the object has.
+std::optional<Value> Machine::native_attribute(const Value& object, std::string_view name) {
+  if (object.is(Kind::kLoop)) {
+    if (auto property = loop_attribute(object, name)) return property;
+  }
+  if (object.is(Kind::kFunction) && name == "name") return make_text(object.function->name);
   NativeCall native = find_method(object.kind, name);
-  if (!native) return {};
+  if (!native) return std::nullopt;
   charge();
   Function function;
   function.native = native;
@@ -342,14 +345,19 @@ Value Machine::native_attribute(const Value& object, std::string_view name) {
 
 Value Machine::attribute(const Value& object, std::string_view name) {
   if (object.is(Kind::kUndefined)) raise_undefined(object);
-  const Value native = native_attribute(object, name);
-  if (!native.is(Kind::kUndefined) || native.why) return native;
+  if (auto native = native_attribute(object, name)) return *native;
   if (object.is(Kind::kDict) || object.is(Kind::kNamespace)) {
     charge_items(object.dict->items.size());
     for (const auto& [key, value] : object.dict->items) {
       if (key.is_string() && key.text->bytes() == name) return value;
     }
   }
+  return missing(object, name);
+}
+
+Value Machine::own_attribute(const Value& object, std::string_view name) {
+  if (object.is(Kind::kUndefined)) raise_undefined(object);
+  if (auto native = native_attribute(object, name)) return *native;
   return missing(object, name);
 }
 
@@ -371,14 +379,12 @@ Value Machine::item(const Value& object, const Value& key) {
     return make_text(object.text->slice(offsets[at], offsets[at + 1]));
   }
   if (key.is_string()) {
-    if (!object.is(Kind::kDict)) return attribute(object, key.text->bytes());
-    const Value native = native_attribute(object, key.text->bytes());
-    return native.is(Kind::kUndefined) ? missing(object, key.text->bytes()) : native;
+    return object.is(Kind::kDict) ? own_attribute(object, key.text->bytes()) : attribute(object, key.text->bytes());
   }
   return missing(object, to_text(key).bytes());
 }
 
-Value Machine::loop_attribute(const Value& object, std::string_view name) {
+std::optional<Value> Machine::loop_attribute(const Value& object, std::string_view name) {
   const Loop& loop = *object.loop;
   const auto index = static_cast<std::int64_t>(loop.index);
   const auto count = static_cast<std::int64_t>(loop.items.size());
@@ -395,12 +401,7 @@ Value Machine::loop_attribute(const Value& object, std::string_view name) {
   if (name == "nextitem") {
     return index + 1 < count ? loop.items[loop.index + 1] : make_undefined("there is no next item");
   }
-  NativeCall native = find_method(Kind::kLoop, name);
-  if (!native) return {};
-  Function function;
-  function.native = native;
-  function.self = object;
-  return make_function(function);
+  return std::nullopt;
 }
 
 // ---- slices ----

@@ -31,7 +31,9 @@ bool is_mapping(const Value& value) { return value.is(Kind::kDict); }
 bool is_sequence(const Value& value) {
   return value.is_sequence() || value.is_string() || value.is(Kind::kDict) || value.is(Kind::kUndefined);
 }
-bool is_callable(const Value& value) { return value.is(Kind::kFunction); }
+bool is_callable(const Value& value) {
+  return value.is(Kind::kFunction) || value.is(Kind::kUndefined);  // jinja2's Undefined can be called, and then fails
+}
 bool is_escaped(const Value&) { return false; }
 
 Value iterable(Machine& machine, const Value& value, const Arguments& arguments) {
@@ -44,8 +46,14 @@ Value remainder_is(Machine& machine, const Value& value, std::int64_t divisor, d
   return yes_or_no(rest.is_number() && float_of(rest) == wanted);
 }
 
-Value odd(Machine& machine, const Value& value, const Arguments&) { return remainder_is(machine, value, 2, 1); }
-Value even(Machine& machine, const Value& value, const Arguments&) { return remainder_is(machine, value, 2, 0); }
+Value odd(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("odd", arguments, {});
+  return remainder_is(machine, value, 2, 1);
+}
+Value even(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("even", arguments, {});
+  return remainder_is(machine, value, 2, 0);
+}
 Value divisible_by(Machine& machine, const Value& value, const Arguments& arguments) {
   Bound bound("divisibleby", arguments, {"num"}, 1);
   return remainder_is(machine, value, machine.to_integer(*bound[0], "the divisor"), 0);
@@ -60,10 +68,12 @@ bool has_cased(const Text& text, bool (*is_wanted)(char32_t), bool (*is_refused)
   return found && !refused;
 }
 
-Value lower_case(Machine& machine, const Value& value, const Arguments&) {
+Value lower_case(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("lower_case", arguments, {});
   return yes_or_no(has_cased(machine.to_text(value), is_lower, is_upper));
 }
-Value upper_case(Machine& machine, const Value& value, const Arguments&) {
+Value upper_case(Machine& machine, const Value& value, const Arguments& arguments) {
+  Bound("upper_case", arguments, {});
   return yes_or_no(has_cased(machine.to_text(value), is_upper, is_lower));
 }
 
@@ -98,11 +108,13 @@ Value ge(Machine& machine, const Value& value, const Arguments& arguments) {
   return yes_or_no(machine.compare(value, *Bound("ge", arguments, {"other"}, 1)[0]) >= 0);
 }
 
-Value is_filter(Machine&, const Value& value, const Arguments&) {
+Value is_filter(Machine&, const Value& value, const Arguments& arguments) {
+  Bound("is_filter", arguments, {});
   const bool known = value.is_string() && (find_filter(value.text->bytes()) || find_list_filter(value.text->bytes()));
   return yes_or_no(known);
 }
-Value is_test(Machine&, const Value& value, const Arguments&) {
+Value is_test(Machine&, const Value& value, const Arguments& arguments) {
+  Bound("is_test", arguments, {});
   return yes_or_no(value.is_string() && find_test(value.text->bytes()));
 }
 

@@ -305,7 +305,7 @@ std::vector<Text> split(const Text& text, std::optional<std::string_view> separa
   if (!separator) {
     spans = words_of(text.bytes());
     const auto limit = static_cast<std::size_t>(max_splits);
-    if (max_splits >= 0 && spans.size() > limit + 1) {
+    if (max_splits >= 0 && spans.size() > limit) {
       // The rest stays whole, with the white space at its end.
       spans.resize(limit + 1);
       spans.back().end = text.size();
@@ -329,7 +329,7 @@ std::vector<Text> split_from_right(const Text& text, std::optional<std::string_v
   if (!separator) {
     spans = words_of(text.bytes());
     const auto limit = static_cast<std::size_t>(max_splits);
-    if (max_splits >= 0 && spans.size() > limit + 1) {
+    if (max_splits >= 0 && spans.size() > limit) {
       const std::size_t dropped = spans.size() - limit - 1;
       spans.erase(spans.begin(), spans.begin() + static_cast<std::ptrdiff_t>(dropped));
       spans.front().begin = 0;
