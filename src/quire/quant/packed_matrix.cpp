@@ -10,69 +10,80 @@
 namespace quire::quant {
 namespace {
 
-/// Places the codes of 16 rows side by side: see packed_layout.h.
-void write_quants(int bits, const GroupCodes (&rows)[kStripRows], std::uint8_t* out) {
-  for (int lane = 0; lane < kStripRows; ++lane) {
-    const std::uint8_t* code = rows[lane].code;
-    for (int i = 0; i < 32; ++i) {
-      int k4 = i / 4, at = lane * 4 + i % 4;
-      if (bits == 8) {
-        out[k4 * 64 + at] = code[i];
-        continue;
-      }
-      out[k4 % 4 * 64 + at] |= (code[i] & 15) << k4 / 4 * 4;
-      if (bits == 5) out[256 + at] |= (code[i] >> 4) << k4;
-      if (bits == 6) out[256 + k4 / 4 * 64 + at] |= (code[i] >> 4) << k4 % 4 * 2;
-    }
+/// Four codes at a time as one word.
+std::uint32_t load_word(const std::uint8_t* p) {
+  std::uint32_t word;
+  std::memcpy(&word, p, 4);
+  return word;
+}
+
+void store_word(std::uint8_t* p, std::uint32_t word) { std::memcpy(p, &word, 4); }
+
+/// Places the codes of one row of a group: see packed_layout.h. `out` is the lane's word of the group's first vector.
+void write_quants(int bits, const std::uint8_t* code, std::uint8_t* out) {
+  constexpr int kVector = 64;
+  std::uint32_t words[8];
+  for (int k4 = 0; k4 < 8; ++k4) words[k4] = load_word(code + k4 * 4);
+  if (bits == 8) {
+    for (int k4 = 0; k4 < 8; ++k4) store_word(out + k4 * kVector, words[k4]);
+    return;
+  }
+  for (int j = 0; j < 4; ++j) {
+    store_word(out + j * kVector, (words[j] & 0x0F0F0F0Fu) | (words[j + 4] & 0x0F0F0F0Fu) << 4);
+  }
+  if (bits == 5) {
+    std::uint32_t high = 0;
+    for (int k4 = 0; k4 < 8; ++k4) high |= (words[k4] >> 4 & 0x01010101u) << k4;
+    store_word(out + 4 * kVector, high);
+  }
+  if (bits == 6) {
+    std::uint32_t high[2] = {0, 0};
+    for (int k4 = 0; k4 < 8; ++k4) high[k4 / 4] |= (words[k4] >> 4 & 0x03030303u) << k4 % 4 * 2;
+    store_word(out + 4 * kVector, high[0]);
+    store_word(out + 5 * kVector, high[1]);
   }
 }
 
 void put_u16(std::uint8_t* out, std::uint16_t value) { std::memcpy(out, &value, 2); }
 
-void write_scales(DType dtype, const GroupCodes (&rows)[kStripRows], int within, std::uint8_t* scales) {
+/// Places the scales of one row of a group; `scales` is the start of the block's scales.
+void write_scales(DType dtype, const GroupCodes& codes, int within, int lane, std::uint8_t* scales) {
   int groups_per_block = packed_layout(dtype).groups_per_block;
-  for (int lane = 0; lane < kStripRows; ++lane) {
-    const GroupCodes& codes = rows[lane];
-    if (groups_per_block == 2) {
-      put_u16(scales + within * 32 + lane * 2, codes.d);
-      continue;
-    }
-    put_u16(scales + lane * 2, codes.d);
-    if (has_minimum(dtype)) put_u16(scales + 32 + lane * 2, codes.m);
-    if (groups_per_block == 1) continue;
-    std::uint8_t* sub = scales + kSubScalesAt + within * 32 + lane;
-    sub[0] = codes.scale[0];
-    sub[16] = dtype == DType::q6_k ? codes.scale[1] : codes.min;
+  if (groups_per_block == 2) {
+    put_u16(scales + within * 32 + lane * 2, codes.d);
+    return;
   }
+  put_u16(scales + lane * 2, codes.d);
+  if (has_minimum(dtype)) put_u16(scales + 32 + lane * 2, codes.m);
+  if (groups_per_block == 1) return;
+  std::uint8_t* sub = scales + kSubScalesAt + within * 32 + lane;
+  sub[0] = codes.scale[0];
+  sub[16] = dtype == DType::q6_k ? codes.scale[1] : codes.min;
 }
 
-/// `source` is the strip's first row, `rows` at most 16.
+/// `source` is the strip's first row; rows past `rows`, at most 16, stay zero.
 void pack_quantized_strip(DType dtype, std::int64_t rows, std::int64_t cols, const std::byte* source,
                           std::uint8_t* strip) {
   const PackedLayout& layout = packed_layout(dtype);
   std::int64_t stride = row_bytes(dtype, cols);
+  int bits = code_bits(dtype);
   for (std::int64_t group = 0; group < cols / 32; ++group) {
-    GroupCodes codes[kStripRows];
-    for (int lane = 0; lane < kStripRows; ++lane) {
-      if (lane < rows) {
-        codes[lane] = read_file_group(dtype, source + lane * stride, group);
-      } else {
-        std::memset(codes[lane].code, 0, 32);
-      }
-    }
     std::uint8_t* block = strip + group / layout.groups_per_block * layout.block_bytes();
     int within = static_cast<int>(group % layout.groups_per_block);
-    write_quants(code_bits(dtype), codes, block + within * layout.quant_bytes);
-    write_scales(dtype, codes, within, block + layout.groups_per_block * layout.quant_bytes);
+    for (int lane = 0; lane < rows; ++lane) {
+      GroupCodes codes = read_file_group(dtype, source + lane * stride, group);
+      write_quants(bits, codes.code, block + within * layout.quant_bytes + lane * 4);
+      write_scales(dtype, codes, within, lane, block + layout.groups_per_block * layout.quant_bytes);
+    }
   }
 }
 
-void pack_float_strip(std::int64_t rows, std::int64_t cols, std::int64_t element_bytes, const std::byte* source,
-                      std::byte* strip) {
-  for (std::int64_t lane = 0; lane < rows; ++lane) {
-    for (std::int64_t k = 0; k < cols; ++k) {
-      std::memcpy(strip + (k * kStripRows + lane) * element_bytes, source + (lane * cols + k) * element_bytes,
-                  static_cast<std::size_t>(element_bytes));
+template <class Element>
+void pack_float_strip(std::int64_t rows, std::int64_t cols, const std::byte* source, std::byte* strip) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(Element));
+  for (std::int64_t k = 0; k < cols; ++k) {
+    for (std::int64_t lane = 0; lane < rows; ++lane) {
+      std::memcpy(strip + (k * kStripRows + lane) * kBytes, source + (lane * cols + k) * kBytes, sizeof(Element));
     }
   }
 }
@@ -100,8 +111,10 @@ PackedMatrix PackedMatrix::pack(DType dtype, std::int64_t rows, std::int64_t col
     std::byte* strip = out.data_.data() + index * out.strip_bytes_;
     if (is_quantized(dtype)) {
       pack_quantized_strip(dtype, count, cols, from, reinterpret_cast<std::uint8_t*>(strip));
+    } else if (dtype == DType::f32) {
+      pack_float_strip<std::uint32_t>(count, cols, from, strip);
     } else {
-      pack_float_strip(count, cols, info(dtype).block_bytes, from, strip);
+      pack_float_strip<std::uint16_t>(count, cols, from, strip);
     }
   }
   return out;
