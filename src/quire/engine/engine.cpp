@@ -82,6 +82,8 @@ struct Engine::State {
   std::unordered_map<RequestId, Flight> flights;
   Digest plan_digest;
   std::int64_t handled_submits = 0;  ///< since the last publish()
+  std::uint64_t step_ns = 0;         ///< likewise
+  std::vector<std::pair<Engine::Callback, Delta>> outgoing;
 
   // Shared, under `mutex`.
   mutable std::mutex mutex;
@@ -104,7 +106,8 @@ struct Engine::State {
   void on_token(const TokenSampled& event, RowOutput& output);
   void on_finished(const RequestFinished& event);
   void end(RequestId id, Finish finish);
-  void publish(std::uint64_t step_ns);
+  void publish();
+  void send();
   std::vector<TokenId> end_tokens(const GenerateRequest& request) const;
   std::optional<Refusal> check(const GenerateRequest& request) const;
 };
@@ -185,7 +188,7 @@ void Engine::State::run() {
       for (RequestId id : left) core->cancel(id);
     }
     deliver(core->take_events(), {});
-    publish(0);
+    send();
     if (core->has_work()) step();
   }
 }
@@ -228,10 +231,11 @@ void Engine::State::step() {
   for (auto& [request, row] : row_of) {
     auto flight = flights.find(request);
     if (flight != flights.end() && flight->second.answer.has_delta()) {
-      flight->second.callback(flight->second.answer.take_delta());
+      outgoing.emplace_back(flight->second.callback, flight->second.answer.take_delta());
     }
   }
-  publish(elapsed_ns(start, Clock::now()));
+  step_ns += elapsed_ns(start, Clock::now());
+  send();
 }
 
 void Engine::State::deliver(const std::vector<Event>& events,
@@ -274,7 +278,7 @@ void Engine::State::on_finished(const RequestFinished& event) {
   }
 }
 
-/// Delivers the last delta and forgets the request.
+/// Makes the last delta and forgets the request.
 void Engine::State::end(RequestId id, Finish finish) {
   auto node = flights.extract(id);
   Flight& flight = node.mapped();
@@ -286,18 +290,10 @@ void Engine::State::end(RequestId id, Finish finish) {
   delta.timings = {elapsed_ns(flight.submitted, started), elapsed_ns(started, first_token),
                    elapsed_ns(first_token, now)};
   executor->remove(id);
-  const FinishReason reason = delta.finish->reason;
-  flight.callback(std::move(delta));
-
-  std::lock_guard lock(mutex);
-  if (reason == FinishReason::stop) ++stats.finished_stop;
-  if (reason == FinishReason::length) ++stats.finished_length;
-  if (reason == FinishReason::cancelled) ++stats.finished_cancelled;
-  if (reason == FinishReason::failed) ++stats.finished_failed;
-  if (--in_flight == 0) idle.notify_all();
+  outgoing.emplace_back(std::move(flight.callback), std::move(delta));
 }
 
-void Engine::State::publish(std::uint64_t step_ns) {
+void Engine::State::publish() {
   const CoreCounters& counters = core->counters();
   const KvCapacity capacity = core->kv_capacity();
   std::lock_guard lock(mutex);
@@ -310,8 +306,40 @@ void Engine::State::publish(std::uint64_t step_ns) {
   stats.prompt_tokens = counters.prompt_tokens;
   stats.generated_tokens = counters.generated_tokens;
   stats.preemptions = counters.preemptions;
-  stats.step_ns += step_ns;
+  stats.step_ns += std::exchange(step_ns, 0);
   stats.plan_digest = plan_digest.value();
+  for (const auto& [callback, delta] : outgoing) {
+    if (!delta.finish) continue;
+    switch (delta.finish->reason) {
+      case FinishReason::stop:
+        ++stats.finished_stop;
+        break;
+      case FinishReason::length:
+        ++stats.finished_length;
+        break;
+      case FinishReason::cancelled:
+        ++stats.finished_cancelled;
+        break;
+      case FinishReason::failed:
+        ++stats.finished_failed;
+        break;
+    }
+  }
+}
+
+/// Delivers what the step made. The statistics come first: whoever has seen a request's end finds it counted.
+void Engine::State::send() {
+  publish();
+  std::int64_t ended = 0;
+  for (auto& [callback, delta] : outgoing) {
+    ended += delta.finish.has_value();
+    callback(std::move(delta));
+  }
+  outgoing.clear();
+  if (ended == 0) return;
+  std::lock_guard lock(mutex);
+  in_flight -= ended;
+  if (in_flight == 0) idle.notify_all();
 }
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -344,7 +372,7 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
   QUIRE_TRY(state->core, EngineCore::create(core_options, state->log.get()));
   state->executor =
       std::make_unique<ModelExecutor>(*state->loaded.model, *state->loaded.store, *state->loaded.pool, info.cpu_tier);
-  state->publish(0);
+  state->publish();
   State* raw = state.get();
   std::unique_ptr<Engine> engine(new Engine(std::move(state)));
   raw->thread = std::thread([raw] { raw->run(); });
