@@ -138,6 +138,7 @@ std::size_t HttpParser::parse_head(std::string_view bytes) {
     fail(413, cat("the body is larger than ", limits_.max_body_bytes, " bytes"));
     return 0;
   }
+  if (ec == http::error::bad_version) return fail(505, "wanted HTTP/1.0 or HTTP/1.1"), 0;
   if (ec || !beast_->parser.is_header_done()) {
     fail(400, cat("bad request head: ", ec ? ec.message() : std::string("incomplete")));
     return 0;
