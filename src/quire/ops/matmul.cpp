@@ -90,6 +90,7 @@ MatmulTask make_task(const MatmulInput& input, const MatmulOutput& output, const
     task.d = input.quantized->d(range.token);
     task.s = input.quantized->s(range.token);
     task.sum16 = input.quantized->sum16(range.token);
+    task.group_stride = input.quantized->group_stride();
   } else {
     task.x = input.f32 + range.token * input.f32_stride;
     task.x_stride = input.f32_stride;

@@ -20,6 +20,7 @@ struct MatmulTask {
   const float* d;             ///< [num_tokens, cols / 32]
   const float* s;             ///< [num_tokens, cols / 32]
   const std::int16_t* sum16;  ///< [num_tokens, cols / 16]
+  std::int64_t group_stride;  ///< groups from a token to the next in these four
   const float* x;             ///< [num_tokens, cols], rows x_stride apart; float formats only
   std::int64_t x_stride;
 

@@ -52,7 +52,7 @@ void quantized(const MatmulTask& task) {
       GroupCodes codes = quant::read_packed_group(kDType, strip, g, static_cast<int>(row % kStripRows));
       for (std::int64_t t = 0; t < task.num_tokens; ++t) {
         float& sum = sums[static_cast<std::size_t>(t)];
-        std::int64_t at = t * groups + g;
+        std::int64_t at = t * task.group_stride + g;
         sum = add_group(kDType, codes, task.q + at * 32, task.d[at], task.s[at], sum);
       }
     }

@@ -86,6 +86,12 @@ void expect_all_tiers_equal_scalar(const Case& c) {
   }
 }
 
+TEST(Matmul, RowsAWholePageLongArePaddedApartAndGiveTheSameBits) {
+  Case c(DType::q4_k, 17, 4096, 9, ScaleKind::usual);
+  EXPECT_GT(c.quantized.group_stride(), 4096 / 32);
+  expect_all_tiers_equal_scalar(c);
+}
+
 class MatmulOfFormat : public testing::TestWithParam<DType> {};
 
 std::string format_name(const testing::TestParamInfo<DType>& param) { return std::string(info(param.param).name); }

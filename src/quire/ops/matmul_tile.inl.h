@@ -58,26 +58,26 @@ inline Ints offset_part(int half, const std::int16_t* sum16) {
   return multiply_shorts(broadcast4(sum16), every_int(factors));
 }
 
-/// One group times kTokens tokens; `at` is the first token's index of the group in [tokens, groups].
+/// One group times kTokens tokens; `at` is the first token's index of the group in [tokens, group_stride].
 template <int kTokens, class Format>
 inline void add_group(const GroupWeights<Format>& weights, const MatmulTask& task, std::int64_t at, Floats* sums) {
-  std::int64_t groups = task.cols / 32;
+  std::int64_t stride = task.group_stride;
   QUIRE_UNROLL
   for (int half = 0; half < Format::kHalves; ++half) {
     Ints products[kTokens];
     QUIRE_UNROLL
-    for (int t = 0; t < kTokens; ++t) products[t] = offset_part<Format>(half, task.sum16 + (at + t * groups) * 2);
-    dot(weights.codes[half], task.q + at * 32 + half * 16, task.cols, products);
+    for (int t = 0; t < kTokens; ++t) products[t] = offset_part<Format>(half, task.sum16 + (at + t * stride) * 2);
+    dot(weights.codes[half], task.q + at * 32 + half * 16, stride * 32, products);
     QUIRE_UNROLL
     for (int t = 0; t < kTokens; ++t) {
-      Floats scale = multiply(weights.scale[half], every_float(task.d[at + t * groups]));
+      Floats scale = multiply(weights.scale[half], every_float(task.d[at + t * stride]));
       sums[t] = fused(to_floats(products[t]), scale, sums[t]);
     }
   }
   if constexpr (Format::kMinimum) {
     QUIRE_UNROLL
     for (int t = 0; t < kTokens; ++t) {
-      sums[t] = fused(weights.minimum, every_float(task.s[at + t * groups]), sums[t]);
+      sums[t] = fused(weights.minimum, every_float(task.s[at + t * stride]), sums[t]);
     }
   }
 }
@@ -87,6 +87,7 @@ void quantized_tile(const MatmulTask& task, std::int64_t strip, std::int64_t tok
   constexpr quant::PackedLayout kLayout = Format::kLayout;
   constexpr int kQuantBytesOfBlock = kLayout.groups_per_block * kLayout.quant_bytes;
   std::int64_t groups = task.cols / 32;
+  std::int64_t first_at = token * task.group_stride;
   const std::uint8_t* start = reinterpret_cast<const std::uint8_t*>(task.strips) + strip * task.strip_bytes;
   const std::uint8_t* block = start;
   Floats sums[kStrips][kTokens];
@@ -102,6 +103,7 @@ void quantized_tile(const MatmulTask& task, std::int64_t strip, std::int64_t tok
       if (kTokens <= 8) prefetch(scales + ahead, kLayout.scale_bytes);
     }
     for (int within = 0; within < kLayout.groups_per_block && first + within < groups; ++within) {
+      QUIRE_UNROLL
       for (int r = 0; r < kStrips; ++r) {
         const std::uint8_t* quants = block + r * task.strip_bytes + within * kLayout.quant_bytes;
         GroupWeights<Format> weights;
@@ -110,7 +112,7 @@ void quantized_tile(const MatmulTask& task, std::int64_t strip, std::int64_t tok
         if (kTokens <= 8) prefetch(quants + ahead, kLayout.quant_bytes);
         constexpr int kStep = kTokens < kTokensAtOnce ? kTokens : kTokensAtOnce;
         for (int t = 0; t < kTokens; t += kStep) {
-          add_group<kStep>(weights, task, (token + t) * groups + first + within, &sums[r][t]);
+          add_group<kStep>(weights, task, first_at + t * task.group_stride + first + within, &sums[r][t]);
         }
       }
     }

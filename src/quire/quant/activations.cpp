@@ -6,18 +6,33 @@
 #include "quire/quant/activations_kernels.h"
 
 namespace quire::quant {
+namespace {
+
+constexpr std::int64_t kGroupsOfPage = 4096 / kGroup, kGroupsOfLine = 64 / kGroup;
+
+/// The first-level cache picks its set by the address within a page: sixteen rows at the same place of sixteen pages
+/// would drive each other out.
+std::int64_t padded(std::int64_t groups) { return groups % kGroupsOfPage == 0 ? groups + kGroupsOfLine : groups; }
+
+std::size_t most_groups(std::int64_t max_rows, std::int64_t max_cols) {
+  return static_cast<std::size_t>(max_rows * (max_cols / kGroup + kGroupsOfLine));
+}
+
+}  // namespace
 
 QuantizedRows::QuantizedRows(std::int64_t max_rows, std::int64_t max_cols)
-    : q_(static_cast<std::size_t>(max_rows * max_cols)),
-      d_(static_cast<std::size_t>(max_rows * (max_cols / kGroup) * 4)),
-      s_(static_cast<std::size_t>(max_rows * (max_cols / kGroup) * 4)),
-      sum16_(static_cast<std::size_t>(max_rows * (max_cols / 16) * 2)) {}
+    : q_(most_groups(max_rows, max_cols) * kGroup),
+      d_(most_groups(max_rows, max_cols) * sizeof(float)),
+      s_(most_groups(max_rows, max_cols) * sizeof(float)),
+      sum16_(most_groups(max_rows, max_cols) * 2 * sizeof(std::int16_t)) {}
 
 void QuantizedRows::reshape(std::int64_t rows, std::int64_t cols) {
   QUIRE_CHECK(rows >= 0 && cols >= 0 && cols % kGroup == 0, rows, " x ", cols);
-  QUIRE_CHECK(rows * cols <= static_cast<std::int64_t>(q_.size()), rows, " x ", cols, " in ", q_.size(), " bytes");
+  std::int64_t stride = padded(cols / kGroup);
+  QUIRE_CHECK(rows * stride * kGroup <= static_cast<std::int64_t>(q_.size()), rows, " x ", cols, " in ", q_.size());
   rows_ = rows;
   cols_ = cols;
+  group_stride_ = stride;
 }
 
 bool quantize_row(CpuTier tier, const float* x, std::int64_t row, QuantizedRows& out) {

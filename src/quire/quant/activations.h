@@ -24,18 +24,22 @@ class QuantizedRows {
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
 
-  std::int8_t* q(std::int64_t row) { return q_.as<std::int8_t>() + row * cols_; }              ///< [cols]
-  const std::int8_t* q(std::int64_t row) const { return q_.as<std::int8_t>() + row * cols_; }  ///< [cols]
-  float* d(std::int64_t row) { return d_.as<float>() + row * (cols_ / kGroup); }               ///< [cols / 32]
-  const float* d(std::int64_t row) const { return d_.as<float>() + row * (cols_ / kGroup); }
-  float* s(std::int64_t row) { return s_.as<float>() + row * (cols_ / kGroup); }  ///< [cols / 32]
-  const float* s(std::int64_t row) const { return s_.as<float>() + row * (cols_ / kGroup); }
+  /// Groups from a row to the next, in all four arrays: cols / 32, or a cache line of q more where rows would fall on
+  /// the same cache sets.
+  std::int64_t group_stride() const { return group_stride_; }
+
+  std::int8_t* q(std::int64_t row) { return q_.as<std::int8_t>() + row * group_stride_ * kGroup; }  ///< [cols]
+  const std::int8_t* q(std::int64_t row) const { return q_.as<std::int8_t>() + row * group_stride_ * kGroup; }
+  float* d(std::int64_t row) { return d_.as<float>() + row * group_stride_; }  ///< [cols / 32]
+  const float* d(std::int64_t row) const { return d_.as<float>() + row * group_stride_; }
+  float* s(std::int64_t row) { return s_.as<float>() + row * group_stride_; }  ///< [cols / 32]
+  const float* s(std::int64_t row) const { return s_.as<float>() + row * group_stride_; }
   /// Sums of q over 16 consecutive columns, at most 16 * 127 in magnitude. [cols / 16]
-  std::int16_t* sum16(std::int64_t row) { return sum16_.as<std::int16_t>() + row * (cols_ / 16); }
-  const std::int16_t* sum16(std::int64_t row) const { return sum16_.as<std::int16_t>() + row * (cols_ / 16); }
+  std::int16_t* sum16(std::int64_t row) { return sum16_.as<std::int16_t>() + row * group_stride_ * 2; }
+  const std::int16_t* sum16(std::int64_t row) const { return sum16_.as<std::int16_t>() + row * group_stride_ * 2; }
 
  private:
-  std::int64_t rows_ = 0, cols_ = 0;
+  std::int64_t rows_ = 0, cols_ = 0, group_stride_ = 0;
   AlignedBuffer q_, d_, s_, sum16_;
 };
 
