@@ -27,6 +27,7 @@ CoreRequest get_submit(ByteReader& in) {
   request.min_tokens = in.get<std::int32_t>();
   request.logits_from = get_optional(in);
   request.priority = in.get<std::int32_t>();
+  request.salt = in.get_text();
   return request;
 }
 
@@ -57,6 +58,7 @@ Result<CoreOptions> get_header(ByteReader& in) {
   options.watermark_blocks = in.get<std::int32_t>();
   options.queue_policy = in.get_text();
   options.victim_policy = in.get_text();
+  options.prefix_cache = in.get<std::uint8_t>() != 0;
   if (in.failed()) return fail("the command log ends within its header, at byte ", in.position());
   return options;
 }
@@ -166,11 +168,11 @@ class Replayer {
 
 }  // namespace
 
-Result<Replay> replay(std::span<const std::byte> log, CommandSink* sink) {
+Result<Replay> replay(std::span<const std::byte> log, CommandSink* sink, const CacheIdentity& identity) {
   ByteReader in(log);
   Replay replay;
   QUIRE_TRY(replay.options, get_header(in));
-  QUIRE_TRY(const std::unique_ptr<EngineCore> core, EngineCore::create(replay.options, sink));
+  QUIRE_TRY(const std::unique_ptr<EngineCore> core, EngineCore::create(replay.options, sink, identity));
   QUIRE_TRY_VOID(Replayer(in, *core, replay).run());
   return replay;
 }

@@ -1,14 +1,14 @@
 #pragma once
 // The command log: everything that entered a core, as bytes, enough to run it again.
 //
-// Format, version 1. All integers are little-endian; i32 and i64 are two's complement; a list is a u32 count, then the
+// Format, version 2. All integers are little-endian; i32 and i64 are two's complement; a list is a u32 count, then the
 // items; text is a list of bytes.
 //
 //     header   8 bytes "QUIRELOG", u32 version, then the options in the order of CoreOptions (i32 each, text for
-//     policies) record   u8 tag, then
-//        1 submit   u64 id, list of i32 prompt, u8 has_max_tokens, i32 max_tokens, list of i32 stop tokens, i32
-//        min_tokens,
-//                   u8 has_logits_from, i32 logits_from, i32 priority
+//              policies, u8 for the prefix cache)
+//     record   u8 tag, then
+//        1 submit   u64 id, list of i32 prompt, u8 has_max_tokens, i32 max_tokens, list of i32 stop tokens,
+//                   i32 min_tokens, u8 has_logits_from, i32 logits_from, i32 priority, text salt
 //        2 cancel   u64 id
 //        3 finish   u64 id, u8 reason
 //        4 plan     u64 step, u64 digest of the plan: what the core decided, for comparison
@@ -25,6 +25,7 @@
 #include "quire/base/result.h"
 #include "quire/core/events.h"
 #include "quire/core/executor.h"
+#include "quire/kv/block_key.h"
 #include "quire/sched/options.h"
 #include "quire/sched/request.h"
 
@@ -57,7 +58,7 @@ struct Replay {
 
 /// Runs a core from a recorded log. `sink` (may be null) receives the log of the new run, which is byte-equal to the
 /// old one if and only if no plan differs. Ends at the first difference. An error says what in the bytes is wrong and
-/// where.
-Result<Replay> replay(std::span<const std::byte> log, CommandSink* sink = nullptr);
+/// where. `identity` matters only if the recorded one's hash collided.
+Result<Replay> replay(std::span<const std::byte> log, CommandSink* sink = nullptr, const CacheIdentity& identity = {});
 
 }  // namespace quire

@@ -28,6 +28,7 @@ void put_header(ByteWriter& out, const CoreOptions& options) {
   out.put(options.watermark_blocks);
   out.put_text(options.queue_policy);
   out.put_text(options.victim_policy);
+  out.put(static_cast<std::uint8_t>(options.prefix_cache));
 }
 
 void put_submit(ByteWriter& out, const CoreRequest& request) {
@@ -39,6 +40,7 @@ void put_submit(ByteWriter& out, const CoreRequest& request) {
   out.put(request.min_tokens);
   put_optional(out, request.logits_from);
   out.put(request.priority);
+  out.put_text(request.salt);
 }
 
 void put_cancel(ByteWriter& out, RequestId request) {

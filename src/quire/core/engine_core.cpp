@@ -20,14 +20,16 @@ void record(CommandSink* sink, Put put, const Args&... args) {
 
 }  // namespace
 
-Result<std::unique_ptr<EngineCore>> EngineCore::create(const CoreOptions& options, CommandSink* sink) {
+Result<std::unique_ptr<EngineCore>> EngineCore::create(const CoreOptions& options, CommandSink* sink,
+                                                       const CacheIdentity& identity) {
   QUIRE_TRY_VOID(check_options(options));
-  return std::unique_ptr<EngineCore>(new EngineCore(options, sink));
+  return std::unique_ptr<EngineCore>(new EngineCore(options, sink, identity));
 }
 
-EngineCore::EngineCore(const CoreOptions& options, CommandSink* sink)
+EngineCore::EngineCore(const CoreOptions& options, CommandSink* sink, const CacheIdentity& identity)
     : sink_(sink),
-      kv_(std::make_unique<PagedKvManager>(options.num_blocks, options.block_size)),
+      kv_(std::make_unique<PagedKvManager>(options.num_blocks, options.block_size,
+                                           options.prefix_cache ? std::optional(identity) : std::nullopt)),
       scheduler_(std::make_unique<Scheduler>(options, *kv_)) {
   record(sink_, put_header, options);
 }
@@ -67,6 +69,8 @@ const BatchPlan& EngineCore::plan_step() {
   plan_is_open_ = true;
   for (const Preemption& preemption : scheduler_->preempted())
     events_.push_back(RequestPreempted{preemption.request, preemption.num_preemptions});
+  for (const Start& start : scheduler_->started())
+    events_.push_back(RequestStarted{start.request, start.cached_tokens});
   if (sink_) record(sink_, put_plan, plan_.step, plan_.digest());
   return plan_;
 }

@@ -47,8 +47,11 @@ class Scheduler;
 
 class EngineCore {
  public:
-  /// An error names the option, its value and what is allowed. `sink` (may be null) must outlive the core.
-  static Result<std::unique_ptr<EngineCore>> create(const CoreOptions& options, CommandSink* sink = nullptr);
+  /// An error names the option, its value and what is allowed. `sink` (may be null) must outlive the core. `identity`
+  /// names the cached blocks if options.prefix_cache is set. It decides nothing as long as its hash does not collide, so
+  /// it is not part of the log.
+  static Result<std::unique_ptr<EngineCore>> create(const CoreOptions& options, CommandSink* sink = nullptr,
+                                                    const CacheIdentity& identity = {});
   ~EngineCore();
 
   // -- commands --
@@ -71,7 +74,7 @@ class EngineCore {
   /// The outcome of the plan: result.rows.size() must be plan.rows.size(), sampled tokens >= 0. Returns take_events().
   std::vector<Event> commit(const StepResult& result);
 
-  /// Events since the last call, in order: of commit, of cancel and finish, of preemptions while planning.
+  /// Events since the last call, in order: of commit, of cancel and finish, of preemptions and starts while planning.
   std::vector<Event> take_events();
 
   // -- state --
@@ -94,7 +97,7 @@ class EngineCore {
   const KvManager& kv() const;
 
  private:
-  EngineCore(const CoreOptions& options, CommandSink* sink);
+  EngineCore(const CoreOptions& options, CommandSink* sink, const CacheIdentity& identity);
   bool end(RequestId request, FinishReason reason);
   void commit_row(const PlanRow& row, const RowResult& result);
 

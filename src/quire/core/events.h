@@ -33,6 +33,13 @@ struct RequestPreempted {
   friend bool operator==(const RequestPreempted&, const RequestPreempted&) = default;
 };
 
-using Event = std::variant<TokenSampled, RequestFinished, RequestPreempted>;
+/// The request's first step is planned; once a request, and before its first token.
+struct RequestStarted {
+  RequestId request;
+  std::int32_t cached_tokens;  ///< of its prompt: found in the prefix cache, not computed
+  friend bool operator==(const RequestStarted&, const RequestStarted&) = default;
+};
+
+using Event = std::variant<TokenSampled, RequestFinished, RequestPreempted, RequestStarted>;
 
 }  // namespace quire

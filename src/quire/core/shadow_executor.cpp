@@ -7,10 +7,16 @@
 namespace quire {
 namespace {
 
-std::uint64_t next_chain(std::uint64_t chain, RequestId request, std::int32_t position, TokenId token) {
+std::uint64_t tenant_number(std::string_view salt) {
+  Digest digest;
+  digest.add_text(salt);
+  return digest.value();
+}
+
+std::uint64_t next_chain(std::uint64_t chain, std::uint64_t tenant, std::int32_t position, TokenId token) {
   Digest digest;
   digest.add(chain);
-  digest.add(request.value);
+  digest.add(tenant);
   digest.add(std::uint64_t{static_cast<std::uint32_t>(position)} << 32 | static_cast<std::uint32_t>(token.value));
   return digest.value();
 }
@@ -21,11 +27,12 @@ TokenId token_of(std::uint64_t fold, std::int32_t vocabulary) {
 
 }  // namespace
 
-TokenId shadow_token(RequestId request, const std::vector<TokenId>& tokens, std::int32_t vocabulary) {
+TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, std::int32_t vocabulary) {
+  const std::uint64_t tenant = tenant_number(salt);
   Digest fold;
   std::uint64_t chain = 0;
   for (std::size_t p = 0; p < tokens.size(); ++p) {
-    chain = next_chain(chain, request, static_cast<std::int32_t>(p), tokens[p]);
+    chain = next_chain(chain, tenant, static_cast<std::int32_t>(p), tokens[p]);
     fold.add(chain);
   }
   return token_of(fold.value(), vocabulary);
@@ -36,6 +43,13 @@ ShadowExecutor::ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size,
       vocabulary_(vocabulary),
       blocks_(static_cast<std::size_t>(num_blocks) + 1, std::vector<Slot>(static_cast<std::size_t>(block_size))),
       num_holders_(static_cast<std::size_t>(num_blocks) + 1, 0) {}
+
+std::uint64_t ShadowExecutor::tenant(std::string_view salt) { return tenant_number(salt); }
+
+std::uint64_t ShadowExecutor::tenant_of(RequestId request) const {
+  const auto found = tenants_.find(request);
+  return found == tenants_.end() ? tenant_number("") : found->second;
+}
 
 void ShadowExecutor::note(std::string text) {
   if (!violation_) violation_ = std::move(text);
@@ -84,9 +98,16 @@ void ShadowExecutor::count_holders(const BatchPlan& plan) {
     --num_holders_.at(mirror_.table(edit.sequence)[static_cast<std::size_t>(edit.index)].value);
     ++num_holders_.at(edit.block.value);
   }
-  for (BlockId block : plan.new_blocks) {
-    if (block == kNullBlock || ++num_holders_.at(block.value) != 1)
-      note(cat("B4: step ", plan.step, " gives out block ", block, ", which is in use"));
+  for (const PlanRow& row : plan.rows) {
+    // A new sequence may share the full blocks before its begin.
+    const bool is_new = mirror_.table(row.sequence).empty();
+    for (std::int32_t i = 0; i < row.num_new_blocks; ++i) {
+      const BlockId block = plan.new_blocks[static_cast<std::size_t>(row.new_blocks_offset + i)];
+      const bool may_share = is_new && i < row.begin / block_size_;
+      if (block == kNullBlock || (++num_holders_.at(block.value) != 1 && !may_share))
+        note(cat("B4: step ", plan.step, " gives out block ", block, ", which is in use"));
+    }
+    if (is_new) end_of_[row.sequence] = row.begin;
   }
 }
 
@@ -108,6 +129,7 @@ ShadowExecutor::Slot* ShadowExecutor::slot_at(const PlanRow& row, std::int32_t p
 }
 
 void ShadowExecutor::write_row(const BatchPlan& plan, const PlanRow& row) {
+  const std::uint64_t tenant = tenant_of(row.request);
   for (std::int32_t p = row.begin; p < row.end(); ++p) {
     Slot* slot = slot_at(row, p);
     const Slot* before = p > 0 ? slot_at(row, p - 1) : nullptr;
@@ -116,7 +138,7 @@ void ShadowExecutor::write_row(const BatchPlan& plan, const PlanRow& row) {
     if (slot->written_in_step == plan.step) note(cat("B4: step ", plan.step, " writes one slot twice"));
     if (num_holders_.at(mirror_.table(row.sequence)[static_cast<std::size_t>(p / block_size_)].value) != 1)
       note(cat("B4: sequence ", row.sequence, " writes into a shared block at position ", p));
-    *slot = {row.request, p, token, next_chain(before ? before->chain : 0, row.request, p, token), plan.step};
+    *slot = {tenant, p, token, next_chain(before ? before->chain : 0, tenant, p, token), plan.step};
   }
 }
 
@@ -125,9 +147,9 @@ std::uint64_t ShadowExecutor::fold_row(const PlanRow& row) {
   for (std::int32_t p = 0; p < row.end(); ++p) {
     const Slot* slot = slot_at(row, p);
     if (!slot) return 0;
-    if (slot->request != row.request || slot->position != p)
-      note(cat("request ", row.request, " reads at position ", p, " what request ", slot->request, " wrote for ",
-               slot->position));
+    if (slot->tenant != tenant_of(row.request) || slot->position != p)
+      note(cat("request ", row.request, " reads at position ", p, " what ",
+               slot->tenant == tenant_of(row.request) ? "its" : "another", " tenant wrote for ", slot->position));
     fold.add(slot->chain);
   }
   return fold.value();

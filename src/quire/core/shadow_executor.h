@@ -1,9 +1,11 @@
 #pragma once
-// ShadowExecutor: a fake executor that proves the bookkeeping. Where a model would write K and V, it writes (request,
+// ShadowExecutor: a fake executor that proves the bookkeeping. Where a model would write K and V, it writes (tenant,
 // position, token, digest of the slot before) into slots that it finds through the real block tables; where a model
 // would attend, it reads every position back and folds it into one number, from which the next token follows. A wrong,
 // stale, shared or overwritten block changes the tokens at once. shadow_token() says what they must be, without any
 // paging.
+//
+// A tenant is whoever may share content: a salt. Requests of one tenant with equal tokens write equal slots.
 //
 // It also checks invariants B1..B4 of sched/batch_plan.h on every plan.
 //
@@ -11,6 +13,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -19,12 +22,15 @@
 
 namespace quire {
 
-/// The token that follows `tokens` of this request, in [0, vocabulary).
-TokenId shadow_token(RequestId request, const std::vector<TokenId>& tokens, std::int32_t vocabulary);
+/// The token that follows `tokens` of this tenant, in [0, vocabulary).
+TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, std::int32_t vocabulary);
 
 class ShadowExecutor final : public Executor {
  public:
   ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size, std::int32_t vocabulary);
+
+  /// Before the request's first row; without it the salt is empty.
+  void set_salt(RequestId request, std::string_view salt) { tenants_[request] = tenant(salt); }
 
   StepResult execute(const BatchPlan& plan) override;
 
@@ -34,12 +40,14 @@ class ShadowExecutor final : public Executor {
 
  private:
   struct Slot {
-    RequestId request;
+    std::uint64_t tenant = 0;
     std::int32_t position = -1;
     TokenId token{-1};
     std::uint64_t chain = 0;  ///< digest of this slot's content and the chain of the slot before
     std::uint64_t written_in_step = 0;
   };
+  static std::uint64_t tenant(std::string_view salt);
+  std::uint64_t tenant_of(RequestId request) const;
   void note(std::string text);
   void check_offsets(const BatchPlan& plan);
   void count_holders(const BatchPlan& plan);
@@ -54,6 +62,7 @@ class ShadowExecutor final : public Executor {
   std::vector<std::vector<Slot>> blocks_;                ///< [num_blocks + 1][block_size]
   std::vector<std::int32_t> num_holders_;                ///< [num_blocks + 1]: tables that name the block
   std::unordered_map<SequenceId, std::int32_t> end_of_;  ///< where each sequence's last row ended
+  std::unordered_map<RequestId, std::uint64_t> tenants_;
   std::optional<std::string> violation_;
 };
 

@@ -15,7 +15,7 @@ OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& option
   OracleAnswer answer{{}, FinishReason::length};
   std::vector<TokenId> all = request.prompt;
   while (static_cast<std::int64_t>(answer.tokens.size()) < max_tokens) {
-    const TokenId token = shadow_token(request.id, all, vocabulary);
+    const TokenId token = shadow_token(request.salt, all, vocabulary);
     const bool stops = std::count(request.stop_tokens.begin(), request.stop_tokens.end(), token) > 0;
     if (stops && static_cast<std::int32_t>(answer.tokens.size()) >= request.min_tokens)
       return {answer.tokens, FinishReason::stop_token, token};
@@ -33,11 +33,18 @@ std::vector<TokenId> make_prompt(RequestId request, std::int32_t num_tokens, std
   return prompt;
 }
 
-ShadowRun::ShadowRun(const CoreOptions& options, std::int32_t vocabulary)
+ShadowRun::ShadowRun(const CoreOptions& options, std::int32_t vocabulary, const BlockHasher* hasher)
     : options_(options),
       vocabulary_(vocabulary),
-      core_(*EngineCore::create(options, &log_)),
+      identity_{hasher, {}},
+      core_(*EngineCore::create(options, &log_, identity_)),
       executor_(options.num_blocks, options.block_size, vocabulary) {}
+
+namespace {
+std::int32_t prompt_size(const ShadowRun::Answer& answer) {
+  return static_cast<std::int32_t>(answer.request.prompt.size());
+}
+}  // namespace
 
 void ShadowRun::note(std::string text) {
   if (!problem_) problem_ = cat("step ", num_steps_, ": ", text);
@@ -46,6 +53,7 @@ void ShadowRun::note(std::string text) {
 std::optional<Refusal> ShadowRun::submit(const CoreRequest& request) {
   auto refusal = core_->submit(request);
   if (refusal) return refusal;
+  executor_.set_salt(request.id, request.salt);
   Answer& answer = answers_[request.id];
   answer.request = request;
   answer.next_logits = request.logits_from.value_or(static_cast<std::int32_t>(request.prompt.size()) - 1);
@@ -103,6 +111,8 @@ void ShadowRun::check_plan(const BatchPlan& plan) {
     if (!row.is_prefill && prefill_seen) note("B5: a decode comes after a prefill");
     prefill_seen = prefill_seen || row.is_prefill;
     Answer& answer = answers_.at(row.request);
+    if (answer.num_preemptions == 0) 
+      answer.computed_tokens += std::min(row.end(), prompt_size(answer)) - std::min(row.begin, prompt_size(answer));
     if (answer.finished) note(cat("request ", row.request, " has a row after its end"));
     // Logits of every position from logits_from on are delivered once, whatever the chunks and preemptions.
     if (row.num_logits() > 0) {
@@ -128,6 +138,12 @@ void ShadowRun::handle(const Event& event) {
     if (finished->num_tokens != static_cast<std::int32_t>(answer.tokens.size())) note("I9: num_tokens is wrong");
     answer.finished = *finished;
     check_answer(answer);
+  } else if (const auto* started = std::get_if<RequestStarted>(&event)) {
+    Answer& answer = answers_.at(started->request);
+    if (answer.cached_tokens) note(cat("request ", started->request, " starts twice"));
+    answer.cached_tokens = started->cached_tokens;
+    if (started->cached_tokens >= static_cast<std::int32_t>(answer.request.prompt.size()))
+      note(cat("request ", started->request, " has nothing to compute"));
   } else if (const auto* preempted = std::get_if<RequestPreempted>(&event)) {
     Answer& answer = answers_.at(preempted->request);
     if (preempted->num_preemptions != ++answer.num_preemptions) note("a preemption is counted wrongly");
@@ -148,6 +164,9 @@ void ShadowRun::check_answer(const Answer& answer) {
       answer.finished->stop_token != expected.stop_token)
     note(cat("request ", answer.request.id, " ended after ", answer.tokens.size(), " tokens with ", to_string(reason),
              ", alone after ", expected.tokens.size(), " with ", to_string(expected.reason)));
+  if (answer.num_preemptions == 0 && answer.cached_tokens.value_or(0) + answer.computed_tokens != prompt_size(answer))
+    note(cat("I9: request ", answer.request.id, " computed ", answer.computed_tokens, " and found ",
+             answer.cached_tokens.value_or(0), " tokens of its prompt"));
   // Without sampling all logits of the prompt were due; with it, those before the last token sampled from.
   const auto prompt_tokens = static_cast<std::int32_t>(answer.request.prompt.size());
   const std::int32_t num_sampled =
@@ -189,7 +208,7 @@ void ShadowRun::check_counters() {
 
 void ShadowRun::check_replay() {
   MemoryLog second_log;
-  const Result<Replay> second = replay(log_.bytes(), &second_log);
+  const Result<Replay> second = replay(log_.bytes(), &second_log, identity_);
   if (!second) return note(second.error().message);
   if (second->first_difference) note(cat("I11: the replay differs at step ", *second->first_difference));
   if (second->plan_digests != digests_) note("I11: the replay has other plan digests");

@@ -26,7 +26,7 @@ OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& option
 
 class ShadowRun {
  public:
-  explicit ShadowRun(const CoreOptions& options, std::int32_t vocabulary = 1000);
+  explicit ShadowRun(const CoreOptions& options, std::int32_t vocabulary = 1000, const BlockHasher* hasher = nullptr);
 
   std::optional<Refusal> submit(const CoreRequest& request);
   bool cancel(RequestId request);
@@ -45,6 +45,8 @@ class ShadowRun {
     std::vector<TokenId> tokens;
     std::optional<RequestFinished> finished;
     std::int32_t num_preemptions = 0;
+    std::optional<std::int32_t> cached_tokens;  ///< as reported when it started
+    std::int32_t computed_tokens = 0;           ///< of the prompt, before any preemption
     std::int32_t next_logits = 0;  ///< next position whose logits are due
     std::uint64_t first_token_step = 0;
     std::uint64_t submitted_at_step = 0;
@@ -68,6 +70,7 @@ class ShadowRun {
 
   CoreOptions options_;
   std::int32_t vocabulary_;
+  CacheIdentity identity_;
   MemoryLog log_;
   std::unique_ptr<EngineCore> core_;
   ShadowExecutor executor_;

@@ -8,6 +8,7 @@
 //     begin_plan();                        // an empty plan; the state itself is not touched
 //     plan_release(victim);                // as if its memory were back
 //     plan_reserve(sequence, num_tokens);  // true: there is room, noted; false: there is not, nothing noted
+//     plan_start(sequence, hit, n);        // likewise, for a new sequence that begins with cached content
 //     commit_plan(changes, reservations);  // does what was noted, in that order; cannot fail
 //
 // A plan that is not committed leaves no trace: begin_plan forgets it.
@@ -15,14 +16,23 @@
 // Reserved means about to be written: reserve(sequence, n) says that this step writes positions [reserved so far, n).
 // A sequence exists from its first reservation (or fork) to its release. Ids are the caller's and are not reused.
 //
+// The prefix cache. Once a step has been computed, publish() gives every full block its key (kv/block_key.h). match()
+// finds the longest cached prefix of some tokens, and plan_start() begins a sequence with it: full blocks are shared,
+// and slots of one more block are copied into the sequence's first private block, the one that holds its first computed
+// position. The copy is of the whole block; its slots beyond the hit hold foreign content, which the sequence overwrites
+// before it reads it, since it computes its positions in order and attends to none behind them. Blocks without
+// references keep their content while memory lasts; they count as free.
+//
 // Thread-safety: none; one thread at a time.
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "quire/base/ids.h"
+#include "quire/kv/block_key.h"
 
 namespace quire {
 
@@ -40,10 +50,33 @@ struct TableEdit {
   friend bool operator==(const TableEdit&, const TableEdit&) = default;
 };
 
+/// The cached prefix of some tokens. Valid until the next commit_plan, fork, release or publish.
+struct PrefixHit {
+  std::vector<BlockId> blocks;       ///< to be shared
+  BlockId copy_from = kNullBlock;    ///< a block whose first slots are copied; null: none
+  std::int32_t num_tokens = 0;       ///< covered, the copied slots included
+  std::int32_t num_idle_blocks = 0;  ///< of `blocks`: those that the hit takes from the free count
+  bool is_source_idle = false;       ///< copy_from too takes one from it, until the plan is committed
+
+  /// The same hit without the copy, which needs less memory.
+  void drop_copy(std::int32_t block_size) {
+    copy_from = kNullBlock;
+    is_source_idle = false;
+    num_tokens = static_cast<std::int32_t>(blocks.size()) * block_size;
+  }
+};
+
+/// Totals of the prefix cache since the start.
+struct KvCacheCounters {
+  std::uint64_t published_blocks = 0;  ///< blocks that got a key
+  std::uint64_t evicted_blocks = 0;    ///< idle blocks that gave their key up for new content
+  std::uint64_t collisions = 0;        ///< blocks that got none because another content has it
+};
+
 /// What a committed plan changes in memory and tables; the executor applies it before the step's writes.
 struct KvChanges {
   std::vector<BlockId> new_blocks;     ///< appended to tables; a KvReservation says which are whose
-  std::vector<BlockCopy> copies;       ///< copy-on-write
+  std::vector<BlockCopy> copies;       ///< copy-on-write, and partly cached blocks
   std::vector<TableEdit> table_edits;  ///< copy-on-write: the copy takes the shared block's place
 };
 
@@ -57,7 +90,8 @@ struct KvReservation {
 struct KvCapacity {
   std::int32_t block_size;  ///< tokens a block
   std::int32_t num_blocks;
-  std::int32_t free_blocks;
+  std::int32_t free_blocks;        ///< can be had at once, cached ones included
+  std::int32_t cached_blocks = 0;  ///< of these: hold content that the next request may find
   std::int64_t num_tokens() const { return std::int64_t{block_size} * num_blocks; }
   std::int32_t used_blocks() const { return num_blocks - free_blocks; }
 };
@@ -83,11 +117,25 @@ class KvManager {
   virtual bool plan_reserve(SequenceId sequence, std::int64_t num_tokens) = 0;
   virtual void plan_release(SequenceId sequence) = 0;
 
+  /// plan_reserve for a sequence that does not exist, beginning with `hit`, which is not empty and was found after
+  /// begin_plan; num_tokens > hit.num_tokens. A plan with a start has its releases before its first reservation.
+  virtual bool plan_start(SequenceId sequence, const PrefixHit& hit, std::int64_t num_tokens) = 0;
+
   /// Free blocks once the plan so far is committed.
   virtual std::int64_t plan_free_blocks() const = 0;
 
   /// Appends to `changes`, and to `reservations` one entry for each plan_reserve that returned true, in that order.
   virtual void commit_plan(KvChanges& changes, std::vector<KvReservation>& reservations) = 0;
+
+  /// The longest cached prefix of `tokens`, at most `limit` tokens of it; empty without a cache. `chain` belongs to
+  /// these tokens; keys that it lacks are added.
+  virtual PrefixHit match(KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit) const = 0;
+
+  /// The sequence's first positions, those of `tokens`, have been computed. Full blocks among them that have no key yet
+  /// get one, unless their content is cached already. Not while a plan is open.
+  virtual void publish(SequenceId sequence, KeyChain& chain, std::span<const TokenId> tokens) = 0;
+
+  virtual KvCacheCounters cache_counters() const = 0;
 
   /// `child`, a new sequence, has the same positions as `parent` and shares its memory. Takes no memory: the first of
   /// them to write into a shared, partly filled block gets a copy. Not while a plan is open.

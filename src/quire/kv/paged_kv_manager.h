@@ -1,15 +1,21 @@
 #pragma once
 // PagedKvManager: KV memory as a pool of fixed-size blocks and a block table for each sequence, as in PagedAttention
-// (Kwon et al., SOSP 2023, section 4): append, fork, copy-on-write, release.
+// (Kwon et al., SOSP 2023, section 4): append, fork, copy-on-write, release. With a CacheIdentity, also a cache of
+// prefixes: see kv_manager.h.
+//
+// Eviction: when no block is free, the one that has been idle for longest gives up its key. A released sequence's blocks
+// become idle from the last to the first, so that its end goes before the prefix that others may share.
 //
 // Cost: a reservation is O(blocks it adds), whatever the length of the table; fork and release are O(length of the
 // table); starting a plan is O(1).
 //
-// Invariants (validate), beside P1..P3 of the pool:
+// Invariants (validate), beside P1..P4 of the pool and X1..X3 of the index:
 //  K1  a block's reference count = the number of table entries that name it
 //  K2  a table has ceil(num_tokens / block_size) entries, all of them blocks in use, no block twice in a table
 //  K3  nothing is written to a shared block: a reservation that starts inside a block with other holders replaces that
 //      block by a copy (checked while committing)
+//  K4  nothing is written to a keyed block: keyed blocks are full, and a sequence's reservations begin behind the blocks
+//      it shares (checked while committing)
 
 #include <unordered_map>
 
@@ -17,6 +23,7 @@
 #include "quire/kv/block_pool.h"
 #include "quire/kv/block_table.h"
 #include "quire/kv/kv_manager.h"
+#include "quire/kv/prefix_index.h"
 
 namespace quire {
 
@@ -26,7 +33,8 @@ bool is_block_size(std::int64_t block_size);
 class PagedKvManager final : public KvManager {
  public:
   /// is_block_size(block_size); num_blocks >= 1. Both are checked where they enter (CoreOptions).
-  PagedKvManager(std::int32_t num_blocks, std::int32_t block_size);
+  /// `cache`: whose prefixes are cached; nullopt: no cache.
+  PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache = std::nullopt);
 
   KvCapacity capacity() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override;
@@ -38,6 +46,11 @@ class PagedKvManager final : public KvManager {
   void plan_release(SequenceId sequence) override;
   std::int64_t plan_free_blocks() const override { return plan_free_blocks_; }
   void commit_plan(KvChanges& changes, std::vector<KvReservation>& reservations) override;
+
+  bool plan_start(SequenceId sequence, const PrefixHit& hit, std::int64_t num_tokens) override;
+  PrefixHit match(KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit) const override;
+  void publish(SequenceId sequence, KeyChain& chain, std::span<const TokenId> tokens) override;
+  KvCacheCounters cache_counters() const override { return cache_counters_; }
 
   void fork(SequenceId parent, SequenceId child) override;
   void release(SequenceId sequence) override;
@@ -54,13 +67,19 @@ class PagedKvManager final : public KvManager {
     bool live = false;
     std::uint64_t planned_in = 0;  ///< the plan (by number) that already has an operation on this sequence
     BlockTable table;
+    std::int32_t num_published = 0;  ///< blocks of the table whose content has been published
+    PrefixEnd published_end;         ///< the prefix that they form
+    bool publishes = true;           ///< false: a collision; what follows has no key either
   };
   struct PlannedOperation {
     SequenceId sequence;
     std::int64_t num_tokens;  ///< kRelease: release it
+    std::size_t hit;          ///< of planned_hits_; kNoHit
   };
   static constexpr std::int64_t kRelease = -1;
-  /// References that the open plan takes from a block. Counts of older plans are stale and read as 0.
+  static constexpr std::size_t kNoHit = ~std::size_t{0};
+  /// References that the open plan takes from a block; negative: gives to it. Counts of older plans are stale and read
+  /// as 0.
   struct PlannedDrops {
     std::uint64_t plan = 0;
     std::int32_t count = 0;
@@ -71,16 +90,23 @@ class PagedKvManager final : public KvManager {
   Entry& create(SequenceId sequence);
   void erase(Entry& entry);
   void note_operation(Entry* entry, SequenceId sequence, std::int64_t num_tokens);
+  PlannedDrops& planned_drops(BlockId block);
+  void plan_pin(BlockId block);
   std::int32_t planned_ref_count(BlockId block) const;
   void plan_drop(BlockId block);
   void commit_reserve(SequenceId sequence, std::int64_t num_tokens, KvChanges& changes);
+  void commit_start(SequenceId sequence, const PrefixHit& hit, KvChanges& changes);
   void copy_shared_tail(Entry& entry, KvChanges& changes);
+  bool publish_next(Entry& entry, const KeyChain& chain, std::span<const TokenId> tokens);
+  void forget_key(BlockId block);
   BlockId must_allocate();
   void drop_reference(BlockId block);
   std::optional<std::string> validate_table(const Entry& entry) const;
 
   const std::int32_t block_size_;
   BlockPool pool_;
+  std::optional<PrefixIndex> index_;  ///< nullopt: no cache
+  KvCacheCounters cache_counters_;
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> unused_entries_;
   std::unordered_map<SequenceId, std::uint32_t> entry_of_;  ///< looked up, never walked
@@ -89,6 +115,8 @@ class PagedKvManager final : public KvManager {
   std::int64_t plan_free_blocks_ = 0;
   std::vector<PlannedOperation> operations_;  ///< of the open plan, in order
   std::vector<PlannedDrops> drops_;           ///< [num_blocks + 1]
+  std::vector<PrefixHit> planned_hits_;       ///< of the open plan
+  bool released_late_ = false;                ///< the open plan has a release after a reservation
 };
 
 }  // namespace quire

@@ -16,7 +16,9 @@ struct CoreCounters {
   std::uint64_t computed_tokens = 0;    ///< tokens of all rows
   std::uint64_t recomputed_tokens = 0;  ///< of these: positions computed again after a preemption
   std::uint64_t generated_tokens = 0;   ///< emitted; stop tokens are not
-  std::uint64_t copied_blocks = 0;      ///< copy-on-write
+  std::uint64_t copied_blocks = 0;      ///< copy-on-write, and partly cached blocks
+  std::uint64_t prefix_queries = 0;     ///< tokens of admitted requests, those after a preemption included
+  std::uint64_t prefix_hits = 0;        ///< of these: found in the prefix cache
 
   std::uint64_t finished_total() const {
     std::uint64_t total = 0;

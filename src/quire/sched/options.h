@@ -18,6 +18,7 @@ struct CoreOptions {
       -1;  ///< blocks kept free by admission while others run; -1: 1 % of the pool, at least 1
   std::string queue_policy = "fcfs";             ///< sched/policy.h
   std::string victim_policy = "latest-arrived";  ///< sched/policy.h
+  bool prefix_cache = false;                     ///< find prefixes that were computed before; see kv/kv_manager.h
 
   std::int64_t pool_tokens() const { return std::int64_t{block_size} * num_blocks; }
 };

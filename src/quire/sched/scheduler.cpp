@@ -1,6 +1,7 @@
 #include "quire/sched/scheduler.h"
 
 #include <algorithm>
+#include <span>
 
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
@@ -77,6 +78,7 @@ std::optional<Refusal> Scheduler::submit(CoreRequest request) {
   live->max_tokens = request.max_tokens.value_or(room - prompt_tokens);
   live->min_tokens = request.min_tokens;
   live->logits_begin = request.logits_from.value_or(prompt_tokens - 1);
+  live->chain.salt = std::move(request.salt);
   queue_.insert(live.get());
   requests_.emplace(request.id, std::move(live));
   ++counters_.submitted;
@@ -112,6 +114,7 @@ RowOutcome Scheduler::commit_row(const PlanRow& row, TokenId token) {
   request->computed = row.end();
   request->ever_computed = std::max(request->ever_computed, row.end());
   request->logits_begin = std::max(request->logits_begin, row.end());
+  kv_.publish(request->sequence, request->chain, std::span(request->tokens).first(static_cast<std::size_t>(row.end())));
 
   RowOutcome outcome;
   if (row.samples) {
@@ -159,20 +162,28 @@ Scheduler::Request* Scheduler::try_draft() {
   return draft_prefills();
 }
 
-bool Scheduler::draft_row(Request* request, SequenceId sequence, std::int32_t num_tokens) {
-  if (!kv_.plan_reserve(sequence, request->computed + num_tokens)) return false;
-  draft_.rows.push_back({request, sequence, num_tokens});
+bool Scheduler::draft_row(Request* request, std::int32_t num_tokens) {
+  if (!kv_.plan_reserve(request->sequence, request->computed + num_tokens)) return false;
+  draft_.rows.push_back({request, request->sequence, request->computed, num_tokens});
+  return true;
+}
+
+bool Scheduler::draft_start(Request* request, SequenceId sequence, PrefixHit& hit, std::int32_t num_tokens) {
+  const std::int64_t end = hit.num_tokens + num_tokens;
+  if (!(hit.num_tokens > 0 ? kv_.plan_start(sequence, hit, end) : kv_.plan_reserve(sequence, end))) return false;
+  draft_.rows.push_back({request, sequence, hit.num_tokens, num_tokens});
   return true;
 }
 
 Scheduler::Request* Scheduler::draft_decodes() {
   for (Request* request : running_)
-    if (request->is_decode() && !is_victim(request) && !draft_row(request, request->sequence, 1)) return request;
+    if (request->is_decode() && !is_victim(request) && !draft_row(request, 1)) return request;
   return nullptr;
 }
 
 void Scheduler::collect_prefills() {
   draft_.prefills.clear();
+  draft_.hits.clear();
   for (Request* request : running_)
     if (!request->is_decode() && !is_victim(request)) draft_.prefills.push_back(request);
   draft_.num_running_prefills = draft_.prefills.size();
@@ -193,35 +204,75 @@ std::int64_t Scheduler::exempt_blocks_running() const {
   return num_blocks;
 }
 
+/// What the cache has of the request's tokens: at least one is computed, and every one whose logits are wanted.
+PrefixHit Scheduler::match(Request& request) const {
+  return kv_.match(request.chain, request.tokens, std::min(request.num_tokens() - 1, request.logits_begin));
+}
+
+/// True if a candidate computes the first block that the request lacks, and has not stood still since the request was
+/// last passed over for it.
+bool Scheduler::is_passed_over(Request& request, const PrefixHit& hit) const {
+  const std::size_t block = hit.blocks.size();
+  const std::int64_t end = (static_cast<std::int64_t>(block) + 1) * options_.block_size;
+  if (request.is_exempt() || end > std::min(request.num_tokens() - 1, request.logits_begin)) return false;
+  if (block >= request.chain.keys.size()) return false;  // no cache
+  for (std::size_t i = 0; i < draft_.prefills.size(); ++i) {
+    const Request& owner = *draft_.prefills[i];
+    const bool computes_it = draft_.begin(i) < end && block < owner.chain.keys.size() &&
+                             owner.chain.keys[block] == request.chain.keys[block];
+    if (!computes_it) continue;
+    if (i >= draft_.num_running_prefills) return true;
+    if (request.waited_for == owner.view.request && request.waited_at == owner.computed) return false;
+    request.waited_for = owner.view.request;
+    request.waited_at = owner.computed;
+    return true;
+  }
+  return false;
+}
+
 void Scheduler::admit_from_queue() {
   std::int64_t free_blocks = kv_.plan_free_blocks() - promised_blocks();
   std::int64_t exempt_room = kv_.capacity().num_blocks - exempt_blocks_running();
   std::size_t num_running = running_.size();
+  std::int32_t num_passed_over = 0;
   for (Request* request : queue_) {
     if (num_running >= static_cast<std::size_t>(max_running_)) return;
-    const std::int64_t needed = kv_.blocks_for(request->num_tokens());
-    if (needed + (num_running > 0 ? watermark_blocks_ : 0) > free_blocks) return;
+    PrefixHit hit = match(*request);
+    if (is_passed_over(*request, hit)) {
+      if (++num_passed_over > kMaxPassedOver) return;
+      continue;
+    }
+    const std::int64_t needed = kv_.blocks_for(request->num_tokens()) - static_cast<std::int64_t>(hit.blocks.size()) +
+                                hit.num_idle_blocks;
+    const std::int64_t room = free_blocks - (num_running > 0 ? watermark_blocks_ : 0);
+    if (needed > room) return;
+    if (hit.is_source_idle && needed == room) hit.drop_copy(options_.block_size);
     if (request->is_exempt()) {
       exempt_room -= kv_.blocks_for(request->largest_need());
       if (exempt_room < 0) return;
     }
-    free_blocks -= needed;
+    free_blocks -= needed + (hit.is_source_idle ? 1 : 0);
     ++num_running;
     draft_.prefills.push_back(request);
+    draft_.hits.push_back(std::move(hit));
   }
 }
 
 Scheduler::Request* Scheduler::draft_prefills() {
   draft_.remaining.clear();
-  for (const Request* request : draft_.prefills) draft_.remaining.push_back(request->remaining());
+  for (std::size_t i = 0; i < draft_.prefills.size(); ++i)
+    draft_.remaining.push_back(draft_.prefills[i]->num_tokens() - draft_.begin(i));
   const auto budget = options_.token_budget - static_cast<std::int32_t>(draft_.rows.size());
   const std::vector<std::int32_t> shares = share_prefill_budget(draft_.remaining, budget);
   std::uint64_t next_sequence = next_sequence_;
   for (std::size_t i = 0; i < draft_.prefills.size(); ++i) {
     if (shares[i] == 0) continue;
     Request* request = draft_.prefills[i];
-    const SequenceId sequence = i < draft_.num_running_prefills ? request->sequence : SequenceId{next_sequence++};
-    if (!draft_row(request, sequence, shares[i])) return request;
+    const bool fits = i < draft_.num_running_prefills
+                          ? draft_row(request, shares[i])
+                          : draft_start(request, SequenceId{next_sequence++},
+                                        draft_.hits[i - draft_.num_running_prefills], shares[i]);
+    if (!fits) return request;
   }
   return nullptr;
 }
@@ -244,13 +295,14 @@ Scheduler::Request* Scheduler::choose_victim() const {
 
 void Scheduler::commit_draft(BatchPlan& plan) {
   preempted_.clear();
+  started_.clear();
   for (Request* victim : draft_.victims) commit_victim(victim, plan);
   reservations_.clear();
   kv_.commit_plan(plan, reservations_);
   QUIRE_CHECK(reservations_.size() == draft_.rows.size(), "rows and reservations differ");
   for (std::size_t i = 0; i < draft_.rows.size(); ++i) {
     const DraftRow& row = draft_.rows[i];
-    if (row.request->state != RequestState::running) commit_admission(row.request, row.sequence);
+    if (row.request->state != RequestState::running) commit_admission(row);
     append_row(row, reservations_[i], plan);
   }
   counters_.copied_blocks += plan.copies.size();
@@ -267,12 +319,17 @@ void Scheduler::commit_victim(Request* request, BatchPlan& plan) {
   ++counters_.preemptions;
 }
 
-void Scheduler::commit_admission(Request* request, SequenceId sequence) {
+void Scheduler::commit_admission(const DraftRow& row) {
+  Request* request = row.request;
   queue_.erase(request);
+  if (request->state == RequestState::waiting) started_.push_back({request->view.request, row.begin});
   move_to(*request, RequestState::running);
-  QUIRE_CHECK(sequence.value == next_sequence_, "sequence ids out of order");
+  QUIRE_CHECK(row.sequence.value == next_sequence_, "sequence ids out of order");
   ++next_sequence_;
-  request->sequence = sequence;
+  request->sequence = row.sequence;
+  request->computed = row.begin;
+  counters_.prefix_queries += static_cast<std::uint64_t>(request->num_tokens());
+  counters_.prefix_hits += static_cast<std::uint64_t>(row.begin);
   insert_running(request);
 }
 

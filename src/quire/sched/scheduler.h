@@ -9,7 +9,12 @@
 //        - the blocks of the request's whole prompt (after a preemption: of all its tokens) are free, beyond the blocks
 //        that
 //          running prefills have still to take and, unless nothing runs, a watermark.
-//      The first that does not fit ends this: nobody overtakes it;
+//      The first that does not fit ends this: nobody overtakes it. A request begins with the longest prefix that the
+//      cache has, up to the first position whose logits are wanted: only what is missing is computed and counted. If the
+//      first block that it lacks is just being computed by another candidate, it is passed over in this step without
+//      holding up those behind it, and looks again in the next: requests that arrive together with the same long prefix
+//      compute it once. It waits only as long as the other one advances, and never if it is exempt; at most
+//      kMaxPassedOver are passed over in a step, the next one ends the admissions;
 //   4. the candidates share the budget (prefill_share.h). One without a share stays where it is.
 //
 // Out of blocks: a row that finds no block makes the victim policy choose among the running requests that are not
@@ -27,9 +32,8 @@
 //  S1  every live request is in exactly one of the queue (waiting, preempted) and the running list
 //  S2  the queue and the running list are in order: exempt first, then by the queue policy
 //  S3  running <= min(max_rows, token_budget)
-//  S4  between steps a running request has reserved exactly its computed positions, less than its tokens; nobody else
-//  has
-//      reserved anything
+//  S4  between steps a running request has reserved exactly its computed positions (found ones included), less than its
+//      tokens; nobody else has reserved anything
 //  S5  nobody has been preempted more than kMaxPreemptions times; the exempt ones running fit the pool at their largest
 //
 // Thread-safety: none; one thread at a time.
@@ -51,6 +55,7 @@
 namespace quire {
 
 inline constexpr std::int32_t kMaxPreemptions = 3;
+inline constexpr std::int32_t kMaxPassedOver = 32;
 
 /// What became of a request's row.
 struct RowOutcome {
@@ -63,6 +68,12 @@ struct RowOutcome {
 struct Preemption {
   RequestId request;
   std::int32_t num_preemptions;  ///< of this request, this one included
+};
+
+/// A request that runs for the first time.
+struct Start {
+  RequestId request;
+  std::int32_t cached_tokens;  ///< of its prompt: found, not computed
 };
 
 class Scheduler {
@@ -82,6 +93,9 @@ class Scheduler {
 
   /// Who was preempted by the last plan_step, in order.
   const std::vector<Preemption>& preempted() const { return preempted_; }
+
+  /// Who was started by the last plan_step, in order.
+  const std::vector<Start>& started() const { return started_; }
 
   /// The row has been computed; `token` is what was sampled, if it samples.
   RowOutcome commit_row(const PlanRow& row, TokenId token);
@@ -110,6 +124,9 @@ class Scheduler {
     std::int32_t computed = 0;       ///< positions [0, computed) are in the KV memory
     std::int32_t ever_computed = 0;  ///< the largest `computed` so far
     SequenceId sequence;             ///< while running
+    KeyChain chain;                  ///< of `tokens`, for the prefix cache
+    RequestId waited_for;            ///< whose block it was last passed over for,
+    std::int32_t waited_at = -1;     ///< and what that one had computed then
 
     std::int32_t num_tokens() const { return static_cast<std::int32_t>(tokens.size()); }
     std::int32_t num_generated() const { return num_tokens() - view.prompt_tokens; }
@@ -129,6 +146,7 @@ class Scheduler {
   struct DraftRow {
     Request* request;
     SequenceId sequence;
+    std::int32_t begin;
     std::int32_t num_tokens;
   };
   /// A step being planned; nothing outside of it and the manager's scratch view has changed.
@@ -137,7 +155,12 @@ class Scheduler {
     std::vector<DraftRow> rows;
     std::vector<Request*> prefills;        ///< candidates for the budget: running ones, then from the queue
     std::size_t num_running_prefills = 0;  ///< of these
+    std::vector<PrefixHit> hits;           ///< [prefills - num_running_prefills]: of those from the queue
     std::vector<std::int32_t> remaining;   ///< [prefills]
+
+    std::int32_t begin(std::size_t prefill) const {
+      return prefill < num_running_prefills ? prefills[prefill]->computed : hits[prefill - num_running_prefills].num_tokens;
+    }
   };
 
   std::optional<Refusal> find_fault(const CoreRequest& request) const;
@@ -151,7 +174,10 @@ class Scheduler {
   void collect_prefills();
   void admit_from_queue();
   Request* draft_prefills();
-  bool draft_row(Request* request, SequenceId sequence, std::int32_t num_tokens);
+  bool draft_row(Request* request, std::int32_t num_tokens);
+  bool draft_start(Request* request, SequenceId sequence, PrefixHit& hit, std::int32_t num_tokens);
+  PrefixHit match(Request& request) const;
+  bool is_passed_over(Request& request, const PrefixHit& hit) const;
   bool is_victim(const Request* request) const;
   Request* choose_victim() const;
   std::int64_t promised_blocks() const;
@@ -159,7 +185,7 @@ class Scheduler {
 
   void commit_draft(BatchPlan& plan);
   void commit_victim(Request* request, BatchPlan& plan);
-  void commit_admission(Request* request, SequenceId sequence);
+  void commit_admission(const DraftRow& row);
   void append_row(const DraftRow& row, const KvReservation& reservation, BatchPlan& plan);
 
   std::optional<std::string> validate_running() const;
@@ -181,6 +207,7 @@ class Scheduler {
   std::uint64_t next_sequence_ = 1;
   std::vector<SequenceId> dropped_;  ///< released since the last plan
   std::vector<Preemption> preempted_;
+  std::vector<Start> started_;
   std::vector<KvReservation> reservations_;
   Draft draft_;
   CoreCounters counters_;

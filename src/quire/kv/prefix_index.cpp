@@ -1,0 +1,142 @@
+#include "quire/kv/prefix_index.h"
+
+#include <algorithm>
+
+#include "quire/base/cat.h"
+#include "quire/base/check.h"
+
+namespace quire {
+
+PrefixIndex::PrefixIndex(std::int32_t num_blocks, std::int32_t block_size, const CacheIdentity& identity)
+    : block_size_(block_size),
+      identity_(identity),
+      entries_(static_cast<std::size_t>(num_blocks) + 1),
+      tokens_((static_cast<std::size_t>(num_blocks) + 1) * static_cast<std::size_t>(block_size)) {}
+
+BlockKey PrefixIndex::hash(std::string_view salt, const BlockKey* parent, std::span<const TokenId> tokens) const {
+  const std::vector<std::byte> message = block_key_message(identity_.domain, salt, parent, tokens);
+  return identity_.hasher ? identity_.hasher->hash(message) : DigestHasher().hash(message);
+}
+
+void PrefixIndex::extend(KeyChain& chain, std::span<const TokenId> tokens) const {
+  if (!chain.has_root) chain.root = hash(chain.salt, nullptr, {});
+  chain.has_root = true;
+  const auto size = static_cast<std::size_t>(block_size_);
+  while ((chain.keys.size() + 1) * size <= tokens.size()) {
+    const std::size_t block = chain.keys.size();
+    chain.keys.push_back(hash(chain.salt, &chain.parent_of(block), tokens.subspan(block * size, size)));
+  }
+}
+
+// -- lookups --
+
+std::span<const TokenId> PrefixIndex::tokens_of(BlockId block) const {
+  const auto size = static_cast<std::size_t>(block_size_);
+  return std::span(tokens_).subspan(block.value * size, size);
+}
+
+bool PrefixIndex::continues(BlockId block, PrefixEnd parent, std::string_view salt) const {
+  const Entry& entry = entries_[block.value];
+  return entry.parent.number == parent.number && (parent.number != 0 || entry.salt == salt);
+}
+
+bool PrefixIndex::holds(BlockId block, const BlockContent& content) const {
+  return continues(block, content.parent, content.salt) && std::ranges::equal(tokens_of(block), content.tokens);
+}
+
+BlockId PrefixIndex::find(const BlockContent& content) const {
+  const auto found = block_of_.find(content.key);
+  return found != block_of_.end() && holds(found->second, content) ? found->second : kNullBlock;
+}
+
+PrefixIndex::Partial PrefixIndex::find_partial(const BlockKey& parent_key, PrefixEnd parent, std::string_view salt,
+                                               std::span<const TokenId> tokens) const {
+  Partial best;
+  const auto found = children_.find(parent_key);
+  if (found == children_.end()) return best;
+  for (std::size_t i = 0; i < found->second.count; ++i) {
+    const BlockId block = found->second.blocks[i];
+    if (!continues(block, parent, salt)) continue;
+    const auto agreeing = std::ranges::mismatch(tokens_of(block), tokens).in2 - tokens.begin();
+    if (agreeing > best.num_tokens) best = {block, static_cast<std::int32_t>(agreeing)};
+  }
+  return best;
+}
+
+// -- changes --
+
+PrefixIndex::Published PrefixIndex::publish(BlockId block, const BlockContent& content) {
+  const auto [place, is_new] = block_of_.try_emplace(content.key, block);
+  if (!is_new) {
+    const BlockId holder = place->second;
+    if (holds(holder, content)) return {Outcome::known, holder};
+    return {is_alive(entries_[holder.value].parent) ? Outcome::collision : Outcome::displaced, holder};
+  }
+  Entry& entry = entries_[block.value];
+  QUIRE_CHECK(entry.number == 0, "block ", block, " has a key already");
+  QUIRE_CHECK(content.tokens.size() == static_cast<std::size_t>(block_size_), content.tokens.size());
+  entry = {next_number_++, content.parent, content.key, content.parent_key, std::string(content.salt)};
+  std::ranges::copy(content.tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(block.value) * block_size_);
+  add_candidate(content.parent_key, block);
+  return {Outcome::added, block};
+}
+
+void PrefixIndex::forget(BlockId block) {
+  Entry& entry = entries_[block.value];
+  QUIRE_CHECK(entry.number != 0, "block ", block, " has no key");
+  block_of_.erase(entry.key);
+  remove_candidate(entry.parent_key, block);
+  entry = Entry{};
+}
+
+void PrefixIndex::add_candidate(const BlockKey& parent_key, BlockId block) {
+  Candidates& children = children_[parent_key];
+  children.count = std::min(children.count + 1, kMaxCandidates);
+  for (std::size_t i = children.count - 1; i > 0; --i) children.blocks[i] = children.blocks[i - 1];
+  children.blocks[0] = block;
+}
+
+void PrefixIndex::remove_candidate(const BlockKey& parent_key, BlockId block) {
+  const auto found = children_.find(parent_key);
+  if (found == children_.end()) return;
+  Candidates& children = found->second;
+  const auto end = children.blocks.begin() + static_cast<std::ptrdiff_t>(children.count);
+  children.count = static_cast<std::size_t>(std::remove(children.blocks.begin(), end, block) - children.blocks.begin());
+  if (children.count == 0) children_.erase(found);
+}
+
+// -- invariants --
+
+std::optional<std::string> PrefixIndex::validate_entry(BlockId block) const {
+  const Entry& entry = entries_[block.value];
+  const auto found = block_of_.find(entry.key);
+  if (found == block_of_.end() || found->second != block) return cat("X1: block ", block, " is not found by its key");
+  if (hash(entry.salt, &entry.parent_key, tokens_of(block)) != entry.key) return cat("X2: block ", block, " has a key that is not that of its tokens");
+  return std::nullopt;
+}
+
+std::optional<std::string> PrefixIndex::validate(const BlockPool& pool) const {
+  std::size_t num_keyed = 0;
+  for (std::uint32_t id = 1; id < entries_.size(); ++id) {
+    const bool is_keyed = entries_[id].number != 0;
+    if (is_keyed != pool.is_keyed(BlockId{id})) return cat("X1: index and pool differ on the key of block ", id);
+    if (!is_keyed) continue;
+    ++num_keyed;
+    if (auto violation = validate_entry(BlockId{id})) return violation;
+  }
+  if (num_keyed != block_of_.size()) return cat("X1: ", num_keyed, " keyed blocks, ", block_of_.size(), " keys");
+  for (const auto& [parent_key, children] : children_) {  // a walk whose order nothing depends on
+    if (children.count == 0) return "X3: a list of candidates is empty";
+    for (std::size_t i = 0; i < children.count; ++i) {
+      const Entry& entry = entries_[children.blocks[i].value];
+      if (entry.number == 0 || entry.parent_key != parent_key)
+        return cat("X3: block ", children.blocks[i], " is no candidate of its parent");
+      if (std::count(children.blocks.begin(), children.blocks.begin() + static_cast<std::ptrdiff_t>(i),
+                     children.blocks[i]) > 0)
+        return cat("X3: block ", children.blocks[i], " is a candidate twice");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace quire

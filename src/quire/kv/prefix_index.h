@@ -1,0 +1,125 @@
+#pragma once
+// PrefixIndex: which block holds the content with a given key, and which blocks continue a given prefix. Bookkeeping
+// only: who holds a block and whether it may be evicted is the pool's business (kv/block_pool.h).
+//
+// A prefix is identified without trusting the hash. Every keyed block gets a number that is never used again, and
+// remembers its tokens and the number of the block before it. A lookup goes from the root block by block and accepts a
+// block only if its tokens, its parent's number and (for a first block) its salt are those that are asked for. So an
+// accepted chain has exactly the asked tokens at the asked positions, and a colliding hash costs hits, never truth.
+//
+// find, publish and forget are O(1) lookups plus the comparison of one block's tokens.
+//
+// Invariants (validate):
+//  X1  the map names a block under a key if and only if the block is keyed with it; blocks and pool agree on who is keyed
+//  X2  the stored key is the key of the stored tokens, parent key and salt
+//  X3  the candidates of a parent are keyed blocks with that parent key, no block twice, no list empty
+//
+// Thread-safety: none.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "quire/kv/block_key.h"
+#include "quire/kv/block_pool.h"
+
+namespace quire {
+
+/// A known prefix, by the keyed block it ends with; the default is the empty prefix.
+struct PrefixEnd {
+  std::uint64_t number = 0;  ///< of that block's content
+  BlockId block = kNullBlock;
+};
+
+/// What is asked for: these tokens, after this prefix.
+struct BlockContent {
+  const BlockKey& key;
+  const BlockKey& parent_key;
+  PrefixEnd parent;
+  std::string_view salt;
+  std::span<const TokenId> tokens;  ///< [block_size]
+};
+
+class PrefixIndex {
+ public:
+  PrefixIndex(std::int32_t num_blocks, std::int32_t block_size, const CacheIdentity& identity);
+
+  /// Fills in the keys of the full blocks of `tokens` that the chain lacks.
+  void extend(KeyChain& chain, std::span<const TokenId> tokens) const;
+
+  /// The block with this content; kNullBlock if there is none, also if another content has the key.
+  BlockId find(const BlockContent& content) const;
+
+  struct Partial {
+    BlockId block = kNullBlock;
+    std::int32_t num_tokens = 0;
+  };
+  /// Of the last few blocks that continue `parent`: the one that agrees with the longest part of `tokens`, at least one
+  /// and at most block_size. The latest of equal ones.
+  Partial find_partial(const BlockKey& parent_key, PrefixEnd parent, std::string_view salt,
+                       std::span<const TokenId> tokens) const;
+
+  /// The prefix that ends with this keyed block.
+  PrefixEnd end_at(BlockId block) const { return {entries_[block.value].number, block}; }
+  /// False if the block has lost its key since.
+  bool is_alive(PrefixEnd end) const { return end.number == 0 || entries_[end.block.value].number == end.number; }
+
+  enum class Outcome {
+    added,      ///< the block is keyed now
+    known,      ///< another block (or this one) has this content: see `holder`
+    displaced,  ///< `holder` had the key, but nobody could find it any more (its parent is gone): it must be forgotten,
+                ///< then the block can be published
+    collision,  ///< `holder` has the key for another content: this block stays without
+  };
+  struct Published {
+    Outcome outcome;
+    BlockId holder;
+  };
+  /// `block`, full and computed, has this content.
+  Published publish(BlockId block, const BlockContent& content);
+
+  /// The keyed block has no name any more.
+  void forget(BlockId block);
+
+  std::int32_t num_keyed() const { return static_cast<std::int32_t>(block_of_.size()); }
+
+  /// The first violation of X1..X3, or nullopt. Recomputes all keys.
+  std::optional<std::string> validate(const BlockPool& pool) const;
+
+ private:
+  static constexpr std::size_t kMaxCandidates = 4;
+  struct Entry {
+    std::uint64_t number = 0;  ///< 0: not keyed
+    PrefixEnd parent;
+    BlockKey key, parent_key;
+    std::string salt;
+  };
+  struct Candidates {
+    std::array<BlockId, kMaxCandidates> blocks;  ///< the latest first
+    std::size_t count = 0;
+  };
+
+  std::span<const TokenId> tokens_of(BlockId block) const;
+  bool continues(BlockId block, PrefixEnd parent, std::string_view salt) const;
+  bool holds(BlockId block, const BlockContent& content) const;
+  void add_candidate(const BlockKey& parent_key, BlockId block);
+  void remove_candidate(const BlockKey& parent_key, BlockId block);
+  std::optional<std::string> validate_entry(BlockId block) const;
+
+  BlockKey hash(std::string_view salt, const BlockKey* parent, std::span<const TokenId> tokens) const;
+
+  const std::int32_t block_size_;
+  const CacheIdentity identity_;
+  std::vector<Entry> entries_;                                       ///< [num_blocks + 1]
+  std::vector<TokenId> tokens_;                                      ///< [num_blocks + 1][block_size]
+  std::unordered_map<BlockKey, BlockId, BlockKeyHash> block_of_;     ///< looked up, never walked
+  std::unordered_map<BlockKey, Candidates, BlockKeyHash> children_;  ///< by parent key; likewise
+  std::uint64_t next_number_ = 1;
+};
+
+}  // namespace quire
