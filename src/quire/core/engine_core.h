@@ -48,8 +48,8 @@ class Scheduler;
 class EngineCore {
  public:
   /// An error names the option, its value and what is allowed. `sink` (may be null) must outlive the core. `identity`
-  /// names the cached blocks if options.prefix_cache is set. It decides nothing as long as its hash does not collide, so
-  /// it is not part of the log.
+  /// names the cached blocks if options.prefix_cache is set. It decides nothing as long as its hash does not collide,
+  /// so it is not part of the log.
   static Result<std::unique_ptr<EngineCore>> create(const CoreOptions& options, CommandSink* sink = nullptr,
                                                     const CacheIdentity& identity = {});
   ~EngineCore();

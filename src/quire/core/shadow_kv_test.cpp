@@ -5,6 +5,7 @@
 
 #include "quire/base/rng.h"
 #include "quire/core/shadow_run_test.h"
+#include "quire/kv/cache_checker_test.h"
 
 namespace quire {
 namespace {
@@ -14,6 +15,7 @@ constexpr std::uint64_t kKeptSeeds[] = {1};
 /// What a seed switches on.
 struct Swarm {
   bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
+  bool cache, shared_prefixes, salts, collisions;
   explicit Swarm(Rng& rng)
       : cancels(rng.chance(0.5)),
         finishes(rng.chance(0.3)),
@@ -21,7 +23,11 @@ struct Swarm {
         stop_tokens(rng.chance(0.5)),
         prompt_logits(rng.chance(0.3)),
         open_ended(rng.chance(0.3)),
-        bursts(rng.chance(0.5)) {}
+        bursts(rng.chance(0.5)),
+        cache(rng.chance(0.75)),
+        shared_prefixes(rng.chance(0.8)),
+        salts(rng.chance(0.3)),
+        collisions(rng.chance(0.15)) {}
 };
 
 CoreOptions random_options(Rng& rng) {
@@ -64,6 +70,22 @@ CoreRequest random_request(Rng& rng, const Swarm& swarm, const CoreOptions& opti
   return request;
 }
 
+/// A beginning that other requests have too: of a document, or of an earlier request with its answer (a conversation).
+void share_prefix(Rng& rng, const ShadowRun& run, std::int32_t vocabulary, CoreRequest& request) {
+  const auto length = static_cast<std::int32_t>(request.prompt.size());
+  std::vector<TokenId> shared =
+      make_prompt(RequestId{static_cast<std::uint64_t>(1000 + rng.between(0, 2))}, length, vocabulary);
+  if (!run.answers().empty() && rng.chance(0.4)) {
+    auto earlier = run.answers().begin();
+    std::advance(earlier, rng.between(0, static_cast<std::int64_t>(run.answers().size()) - 1));
+    shared = earlier->second.request.prompt;
+    shared.insert(shared.end(), earlier->second.tokens.begin(), earlier->second.tokens.end());
+  }
+  const std::int64_t limit = std::min<std::int64_t>(length, static_cast<std::int64_t>(shared.size()));
+  const std::int64_t count = rng.chance(0.3) ? limit : rng.between(0, limit);
+  std::copy(shared.begin(), shared.begin() + count, request.prompt.begin());
+}
+
 void inject(Rng& rng, const Swarm& swarm, ShadowRun& run, std::uint64_t num_submitted) {
   const RequestId target{static_cast<std::uint64_t>(rng.between(1, static_cast<std::int64_t>(num_submitted) + 2))};
   if (swarm.cancels && rng.chance(0.08)) {
@@ -77,21 +99,25 @@ void inject(Rng& rng, const Swarm& swarm, ShadowRun& run, std::uint64_t num_subm
 }
 
 struct Totals {
-  std::uint64_t preemptions = 0, refused = 0, exempt = 0;
+  std::uint64_t preemptions = 0, refused = 0, exempt = 0, hits = 0, evictions = 0, collisions = 0;
 };
 
 void run_seed(std::uint64_t seed, Totals& totals) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   Rng rng(seed);
   const Swarm swarm(rng);
-  const CoreOptions options = random_options(rng);
+  CoreOptions options = random_options(rng);
+  options.prefix_cache = swarm.cache;
   constexpr std::int32_t kVocabulary = 40;
-  ShadowRun run(options, kVocabulary);
+  const CollidingHasher colliding;
+  ShadowRun run(options, kVocabulary, swarm.collisions ? &colliding : nullptr);
   const std::int64_t num_requests = rng.between(1, 24);
   std::uint64_t num_submitted = 0;
   while (num_submitted < static_cast<std::uint64_t>(num_requests) && !run.problem()) {
     for (std::int64_t burst = swarm.bursts ? rng.between(0, 8) : rng.chance(0.3); burst > 0; --burst) {
-      const CoreRequest request = random_request(rng, swarm, options, ++num_submitted, kVocabulary);
+      CoreRequest request = random_request(rng, swarm, options, ++num_submitted, kVocabulary);
+      if (swarm.shared_prefixes) share_prefix(rng, run, kVocabulary, request);
+      if (swarm.salts && rng.chance(0.5)) request.salt = rng.chance(0.5) ? "a" : "b";
       static_cast<void>(run.submit(request));
       if (rng.chance(0.1)) {
         EXPECT_TRUE(run.submit(request).has_value()) << "a duplicate id was accepted";
@@ -109,6 +135,9 @@ void run_seed(std::uint64_t seed, Totals& totals) {
   ASSERT_EQ(run.problem(), std::nullopt);
   totals.preemptions += run.core().counters().preemptions;
   totals.refused += run.core().counters().refused;
+  totals.hits += run.core().counters().prefix_hits;
+  totals.evictions += run.core().kv().cache_counters().evicted_blocks;
+  totals.collisions += run.core().kv().cache_counters().collisions;
   for (const auto& [id, answer] : run.answers()) totals.exempt += answer.num_preemptions == 3;
 }
 
@@ -121,6 +150,9 @@ void run_seeds(std::uint64_t first, std::uint64_t count) {
   EXPECT_GT(totals.preemptions, count / 10) << "the loads are too light to mean anything";
   EXPECT_GT(totals.exempt, 0u) << "no request ever became exempt";
   EXPECT_GT(totals.refused, 0u);
+  EXPECT_GT(totals.hits, 10 * count);
+  EXPECT_GT(totals.evictions, count);
+  EXPECT_GT(totals.collisions, 0u);
 }
 
 TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverThousandsOfSeeds) { run_seeds(1000, 3000); }

@@ -111,7 +111,7 @@ void ShadowRun::check_plan(const BatchPlan& plan) {
     if (!row.is_prefill && prefill_seen) note("B5: a decode comes after a prefill");
     prefill_seen = prefill_seen || row.is_prefill;
     Answer& answer = answers_.at(row.request);
-    if (answer.num_preemptions == 0) 
+    if (answer.num_preemptions == 0)
       answer.computed_tokens += std::min(row.end(), prompt_size(answer)) - std::min(row.begin, prompt_size(answer));
     if (answer.finished) note(cat("request ", row.request, " has a row after its end"));
     // Logits of every position from logits_from on are delivered once, whatever the chunks and preemptions.

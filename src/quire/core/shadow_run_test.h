@@ -47,7 +47,7 @@ class ShadowRun {
     std::int32_t num_preemptions = 0;
     std::optional<std::int32_t> cached_tokens;  ///< as reported when it started
     std::int32_t computed_tokens = 0;           ///< of the prompt, before any preemption
-    std::int32_t next_logits = 0;  ///< next position whose logits are due
+    std::int32_t next_logits = 0;               ///< next position whose logits are due
     std::uint64_t first_token_step = 0;
     std::uint64_t submitted_at_step = 0;
   };

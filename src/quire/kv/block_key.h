@@ -5,8 +5,8 @@
 //     key = H( version | domain | salt | parent key | token ids )
 //
 // Each field is written as a tag (one byte), its length in bytes (u64) and its bytes, so that no two lists of fields
-// give the same message; token ids are 32-bit little-endian integers. The parent of a sequence's first block is the root
-// of its salt: the same message without tokens and without a parent.
+// give the same message; token ids are 32-bit little-endian integers. The parent of a sequence's first block is the
+// root of its salt: the same message without tokens and without a parent.
 //
 // What must be part of `domain` is listed at engine/cache_domain.h. The hash is an interface, because the deciding half
 // links no crypto library: the engine brings SHA-256 (engine/sha256_hasher.h).

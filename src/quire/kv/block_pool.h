@@ -4,8 +4,8 @@
 // null block: it exists in every store, belongs to nobody and is never given out.
 //
 // A block whose content has a name (kv/prefix_index.h) is keyed. A keyed block that loses its last reference keeps its
-// content: it is idle, not free, until somebody shares it again or it is evicted. The idle ones form a list, the first to
-// become idle first: that is the order of eviction.
+// content: it is idle, not free, until somebody shares it again or it is evicted. The idle ones form a list, the first
+// to become idle first: that is the order of eviction.
 //
 //     free --allocate--> in use --release--> free
 //                          |  ^--share--.

@@ -1,7 +1,7 @@
 #pragma once
-// Test support for the prefix cache. Drives a PagedKvManager with a cache as the scheduler does, on sequences with given
-// tokens; plays the executor: mirrors tables, copies blocks and writes into every slot a digest of the salt and of all
-// tokens up to its position. After each step every sequence must read exactly the digests of its own tokens.
+// Test support for the prefix cache. Drives a PagedKvManager with a cache as the scheduler does, on sequences with
+// given tokens; plays the executor: mirrors tables, copies blocks and writes into every slot a digest of the salt and
+// of all tokens up to its position. After each step every sequence must read exactly the digests of its own tokens.
 
 #include <map>
 #include <optional>
@@ -24,7 +24,8 @@ class CacheChecker {
  public:
   CacheChecker(std::int32_t num_blocks, std::int32_t block_size, const BlockHasher* hasher = nullptr)
       : manager_(num_blocks, block_size, CacheIdentity{hasher, {}}),
-        slots_(static_cast<std::size_t>(num_blocks) + 1, std::vector<std::uint64_t>(static_cast<std::size_t>(block_size))),
+        slots_(static_cast<std::size_t>(num_blocks) + 1,
+               std::vector<std::uint64_t>(static_cast<std::size_t>(block_size))),
         block_size_(block_size) {}
 
   struct Start {
@@ -74,7 +75,8 @@ class CacheChecker {
     Sequence sequence = sequences_.at(parent);
     sequence.tokens.resize(static_cast<std::size_t>(sequence.written));
     sequence.tokens.insert(sequence.tokens.end(), tail.begin(), tail.end());
-    sequence.chain.keys.resize(std::min(sequence.chain.keys.size(), static_cast<std::size_t>(sequence.written / block_size_)));
+    sequence.chain.keys.resize(
+        std::min(sequence.chain.keys.size(), static_cast<std::size_t>(sequence.written / block_size_)));
     sequences_[child] = sequence;
     check();
   }
@@ -184,13 +186,14 @@ class CacheChecker {
       const std::vector<std::uint64_t> expected = digests(sequence);
       for (BlockId block : sequence.table) ++named[block];
       for (std::int64_t p = 0; p < sequence.written; ++p)
-        if (slots_.at(sequence.table.at(static_cast<std::size_t>(p / block_size_)).value)
-                [static_cast<std::size_t>(p % block_size_)] != expected[static_cast<std::size_t>(p)])
+        if (slots_.at(sequence.table.at(static_cast<std::size_t>(p / block_size_))
+                          .value)[static_cast<std::size_t>(p % block_size_)] != expected[static_cast<std::size_t>(p)])
           note(cat("sequence ", id, " reads foreign content at position ", p));
     }
     for (const auto& [block, count] : named)
       if (manager_.pool().ref_count(block) != count) note(cat("I2: block ", block, " has a wrong count"));
-    if (manager_.capacity().used_blocks() != static_cast<std::int32_t>(named.size())) note("I1: used blocks miscounted");
+    if (manager_.capacity().used_blocks() != static_cast<std::int32_t>(named.size()))
+      note("I1: used blocks miscounted");
   }
 
   PagedKvManager manager_;

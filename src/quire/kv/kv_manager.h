@@ -19,9 +19,9 @@
 // The prefix cache. Once a step has been computed, publish() gives every full block its key (kv/block_key.h). match()
 // finds the longest cached prefix of some tokens, and plan_start() begins a sequence with it: full blocks are shared,
 // and slots of one more block are copied into the sequence's first private block, the one that holds its first computed
-// position. The copy is of the whole block; its slots beyond the hit hold foreign content, which the sequence overwrites
-// before it reads it, since it computes its positions in order and attends to none behind them. Blocks without
-// references keep their content while memory lasts; they count as free.
+// position. The copy is of the whole block; its slots beyond the hit hold foreign content, which the sequence
+// overwrites before it reads it, since it computes its positions in order and attends to none behind them. Blocks
+// without references keep their content while memory lasts; they count as free.
 //
 // Thread-safety: none; one thread at a time.
 

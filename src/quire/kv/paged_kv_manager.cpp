@@ -283,7 +283,8 @@ PrefixHit PagedKvManager::match(KeyChain& chain, std::span<const TokenId> tokens
   if (hit.blocks.size() < chain.keys.size() && !wanted.empty()) {
     // The block at the limit may be cached whole, and yet no longer be among the last few.
     const std::size_t i = hit.blocks.size();
-    const BlockId whole = index_->find({chain.keys[i], chain.parent_of(i), end, chain.salt, tokens.subspan(begin, size)});
+    const BlockId whole =
+        index_->find({chain.keys[i], chain.parent_of(i), end, chain.salt, tokens.subspan(begin, size)});
     if (whole != kNullBlock) partial = {whole, static_cast<std::int32_t>(wanted.size())};
   }
   hit.copy_from = partial.block;

@@ -3,8 +3,8 @@
 // (Kwon et al., SOSP 2023, section 4): append, fork, copy-on-write, release. With a CacheIdentity, also a cache of
 // prefixes: see kv_manager.h.
 //
-// Eviction: when no block is free, the one that has been idle for longest gives up its key. A released sequence's blocks
-// become idle from the last to the first, so that its end goes before the prefix that others may share.
+// Eviction: when no block is free, the one that has been idle for longest gives up its key. A released sequence's
+// blocks become idle from the last to the first, so that its end goes before the prefix that others may share.
 //
 // Cost: a reservation is O(blocks it adds), whatever the length of the table; fork and release are O(length of the
 // table); starting a plan is O(1).
@@ -14,7 +14,8 @@
 //  K2  a table has ceil(num_tokens / block_size) entries, all of them blocks in use, no block twice in a table
 //  K3  nothing is written to a shared block: a reservation that starts inside a block with other holders replaces that
 //      block by a copy (checked while committing)
-//  K4  nothing is written to a keyed block: keyed blocks are full, and a sequence's reservations begin behind the blocks
+//  K4  nothing is written to a keyed block: keyed blocks are full, and a sequence's reservations begin behind the
+//  blocks
 //      it shares (checked while committing)
 
 #include <unordered_map>

@@ -200,7 +200,8 @@ std::vector<TokenId> random_tokens(Rng& rng, std::int64_t limit) {
   std::vector<TokenId> all;
   const std::int64_t length = rng.between(1, limit);
   while (static_cast<std::int64_t>(all.size()) < length)
-    all.insert(all.end(), static_cast<std::size_t>(rng.between(1, 8)), TokenId{static_cast<std::int32_t>(rng.between(1, 2))});
+    all.insert(all.end(), static_cast<std::size_t>(rng.between(1, 8)),
+               TokenId{static_cast<std::int32_t>(rng.between(1, 2))});
   return all;
 }
 
@@ -218,7 +219,8 @@ void run_random(std::uint64_t seed, int num_steps) {
     if (live.empty() || kind <= 3) {
       std::vector<CacheChecker::Start> starts;
       for (std::int64_t i = rng.between(1, 3); i > 0; --i)
-        starts.push_back({SequenceId{next++}, rng.chance(0.2) ? "salt" : "", random_tokens(rng, 60), rng.between(1, 40)});
+        starts.push_back(
+            {SequenceId{next++}, rng.chance(0.2) ? "salt" : "", random_tokens(rng, 60), rng.between(1, 40)});
       checker.start(starts, rng.chance(0.9));
     } else if (kind <= 6) {
       const SequenceId first = any(), second = any();
@@ -244,7 +246,8 @@ TEST(PrefixCache, ThousandsOfRandomRunsReadOnlyTheirOwnTokens) {
 void try_all(const CacheChecker& checker, std::uint64_t next, int depth) {
   ASSERT_EQ(checker.problem(), std::nullopt);
   if (depth == 0) return;
-  const std::vector<std::vector<TokenId>> prompts = {tokens({{1, 16}}), tokens({{1, 8}, {2, 8}}), tokens({{1, 4}, {2, 9}})};
+  const std::vector<std::vector<TokenId>> prompts = {tokens({{1, 16}}), tokens({{1, 8}, {2, 8}}),
+                                                     tokens({{1, 4}, {2, 9}})};
   for (const auto& prompt : prompts) {
     for (const std::int64_t count : {5, 16}) {
       CacheChecker started = checker;

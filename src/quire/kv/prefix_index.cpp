@@ -111,7 +111,8 @@ std::optional<std::string> PrefixIndex::validate_entry(BlockId block) const {
   const Entry& entry = entries_[block.value];
   const auto found = block_of_.find(entry.key);
   if (found == block_of_.end() || found->second != block) return cat("X1: block ", block, " is not found by its key");
-  if (hash(entry.salt, &entry.parent_key, tokens_of(block)) != entry.key) return cat("X2: block ", block, " has a key that is not that of its tokens");
+  if (hash(entry.salt, &entry.parent_key, tokens_of(block)) != entry.key)
+    return cat("X2: block ", block, " has a key that is not that of its tokens");
   return std::nullopt;
 }
 

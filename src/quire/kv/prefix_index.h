@@ -10,9 +10,9 @@
 // find, publish and forget are O(1) lookups plus the comparison of one block's tokens.
 //
 // Invariants (validate):
-//  X1  the map names a block under a key if and only if the block is keyed with it; blocks and pool agree on who is keyed
-//  X2  the stored key is the key of the stored tokens, parent key and salt
-//  X3  the candidates of a parent are keyed blocks with that parent key, no block twice, no list empty
+//  X1  the map names a block under a key if and only if the block is keyed with it; blocks and pool agree on who is
+//  keyed X2  the stored key is the key of the stored tokens, parent key and salt X3  the candidates of a parent are
+//  keyed blocks with that parent key, no block twice, no list empty
 //
 // Thread-safety: none.
 

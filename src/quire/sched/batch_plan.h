@@ -6,7 +6,8 @@
 //   1. dropped       forget these sequences' tables
 //   2. table_edits   replace single entries
 //   3. rows          append each row's new blocks to its sequence's table (a sequence not seen before starts empty)
-//   4. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin matter
+//   4. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin
+//   matter
 //   5. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
 //
 // Invariants:
@@ -14,7 +15,8 @@
 //      positions whose K and V it finds in its first new blocks: shared ones, then at most one that a copy fills
 //  B2  rows' tokens lie one after another in `tokens`, rows' new blocks in `new_blocks`
 //  B3  after step 3 a row's table has ceil((begin + num_tokens) / block_size) entries
-//  B4  no two rows write the same slot; no row writes into a block that another sequence's table names, or whose content
+//  B4  no two rows write the same slot; no row writes into a block that another sequence's table names, or whose
+//  content
 //      another sequence may still find
 //  B5  decodes come first, then prefill chunks
 

@@ -1,10 +1,11 @@
 // Plan scripts: tests/plans/*.txt hold pools, limits and arrivals, and the exact batch expected at each step.
 //
-//     pool blocks=4 block_size=8        limits budget=16 rows=4 context=64 watermark=0
-//     submit 1 prompt=20 max=3 [stop=TOKEN min=N logits_from=N]     then, if it is refused, an indented line: refused
+//     pool blocks=4 block_size=8 [cache=1]        limits budget=16 rows=4 context=64 watermark=0
+//     submit 1 prompt=20 max=3 [stop=TOKEN min=N logits_from=N shared=N salt=N]     the first `shared` tokens (all of
+//     them unless said) are those of every prompt; then, if it is refused, an indented line: refused
 //     ... cancel 1        fail 1 (its next row)        sample 1 TOKEN (its next sampled token; 9 unless said) step
 //     then, indented and in this order, everything that happens:
-//       preempted REQUEST, NUMBER times       dropped SEQUENCE
+//       preempted REQUEST, NUMBER times       dropped SEQUENCE        copy BLOCK to BLOCK
 //       decode REQUEST at POSITION            prefill REQUEST BEGIN..END     with "blocks IDS" if it gets new ones,
 //                                             "logits FIRST" if wanted, "samples" if it does
 //       finished REQUEST REASON after NUMBER
@@ -72,6 +73,7 @@ class ScriptRunner {
   void set_pool(const Line& line) {
     options_.num_blocks = line.values.at("blocks");
     options_.block_size = line.values.at("block_size");
+    options_.prefix_cache = line.find("cache").value_or(0) != 0;
   }
 
   void set_limits(const Line& line) {
@@ -79,7 +81,8 @@ class ScriptRunner {
     options_.max_rows = line.values.at("rows");
     options_.context_tokens = line.values.at("context");
     options_.watermark_blocks = line.values.at("watermark");
-    kv_ = std::make_unique<PagedKvManager>(options_.num_blocks, options_.block_size);
+    kv_ = std::make_unique<PagedKvManager>(options_.num_blocks, options_.block_size,
+                                           options_.prefix_cache ? std::optional(CacheIdentity{}) : std::nullopt);
     scheduler_ = std::make_unique<Scheduler>(options_, *kv_);
   }
 
@@ -87,6 +90,10 @@ class ScriptRunner {
     CoreRequest request;
     request.id = line.request();
     request.prompt.assign(static_cast<std::size_t>(line.values.at("prompt")), TokenId{5});
+    for (std::size_t i = static_cast<std::size_t>(line.find("shared").value_or(line.values.at("prompt")));
+         i < request.prompt.size(); ++i)
+      request.prompt[i] = TokenId{100 + static_cast<std::int32_t>(request.id.value)};
+    if (auto salt = line.find("salt")) request.salt = cat(*salt);
     request.max_tokens = line.find("max");
     request.min_tokens = line.find("min").value_or(0);
     request.logits_from = line.find("logits_from");
@@ -107,6 +114,7 @@ class ScriptRunner {
     for (const Preemption& preemption : scheduler_->preempted())
       lines.push_back(cat("preempted ", preemption.request, ", ", preemption.num_preemptions, " times"));
     for (SequenceId sequence : plan.dropped) lines.push_back(cat("dropped ", sequence));
+    for (const BlockCopy& copy : plan.copies) lines.push_back(cat("copy ", copy.from, " to ", copy.to));
     for (const PlanRow& row : plan.rows) lines.push_back(row_text(plan, row));
     for (const PlanRow& row : plan.rows) commit(row, lines);
     EXPECT_EQ(scheduler_->validate(), std::nullopt);

@@ -46,7 +46,7 @@ struct CoreRequest {
   std::int32_t min_tokens = 0;             ///< stop tokens end the request only once it has generated this many
   std::optional<std::int32_t> logits_from;  ///< first position of the prompt whose logits are wanted; unset: the last
   std::int32_t priority = 0;                ///< for queue policies; FCFS ignores it
-  std::string salt;  ///< requests of different salts share no cached content; any bytes
+  std::string salt;                         ///< requests of different salts share no cached content; any bytes
 };
 
 /// Why a request can never run; nothing was changed.

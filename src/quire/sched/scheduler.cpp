@@ -164,14 +164,14 @@ Scheduler::Request* Scheduler::try_draft() {
 
 bool Scheduler::draft_row(Request* request, std::int32_t num_tokens) {
   if (!kv_.plan_reserve(request->sequence, request->computed + num_tokens)) return false;
-  draft_.rows.push_back({request, request->sequence, request->computed, num_tokens});
+  draft_.rows.push_back({request, request->sequence, request->computed, num_tokens, false});
   return true;
 }
 
 bool Scheduler::draft_start(Request* request, SequenceId sequence, PrefixHit& hit, std::int32_t num_tokens) {
   const std::int64_t end = hit.num_tokens + num_tokens;
   if (!(hit.num_tokens > 0 ? kv_.plan_start(sequence, hit, end) : kv_.plan_reserve(sequence, end))) return false;
-  draft_.rows.push_back({request, sequence, hit.num_tokens, num_tokens});
+  draft_.rows.push_back({request, sequence, hit.num_tokens, num_tokens, true});
   return true;
 }
 
@@ -242,8 +242,8 @@ void Scheduler::admit_from_queue() {
       if (++num_passed_over > kMaxPassedOver) return;
       continue;
     }
-    const std::int64_t needed = kv_.blocks_for(request->num_tokens()) - static_cast<std::int64_t>(hit.blocks.size()) +
-                                hit.num_idle_blocks;
+    const std::int64_t needed =
+        kv_.blocks_for(request->num_tokens()) - static_cast<std::int64_t>(hit.blocks.size()) + hit.num_idle_blocks;
     const std::int64_t room = free_blocks - (num_running > 0 ? watermark_blocks_ : 0);
     if (needed > room) return;
     if (hit.is_source_idle && needed == room) hit.drop_copy(options_.block_size);
@@ -302,7 +302,7 @@ void Scheduler::commit_draft(BatchPlan& plan) {
   QUIRE_CHECK(reservations_.size() == draft_.rows.size(), "rows and reservations differ");
   for (std::size_t i = 0; i < draft_.rows.size(); ++i) {
     const DraftRow& row = draft_.rows[i];
-    if (row.request->state != RequestState::running) commit_admission(row);
+    if (row.starts) commit_admission(row);
     append_row(row, reservations_[i], plan);
   }
   counters_.copied_blocks += plan.copies.size();
@@ -345,7 +345,7 @@ void Scheduler::append_row(const DraftRow& drafted, const KvReservation& reserva
   row.num_new_blocks = reservation.num_new_blocks;
   row.logits_begin = request.logits_begin;
   row.samples = row.end() == request.num_tokens() && request.max_tokens > 0;
-  row.is_prefill = !request.is_decode();
+  row.is_prefill = drafted.starts || !request.is_decode();
   const auto first = request.tokens.begin() + row.begin;
   plan.tokens.insert(plan.tokens.end(), first, first + row.num_tokens);
   plan.rows.push_back(row);

@@ -10,10 +10,10 @@
 //        that
 //          running prefills have still to take and, unless nothing runs, a watermark.
 //      The first that does not fit ends this: nobody overtakes it. A request begins with the longest prefix that the
-//      cache has, up to the first position whose logits are wanted: only what is missing is computed and counted. If the
-//      first block that it lacks is just being computed by another candidate, it is passed over in this step without
-//      holding up those behind it, and looks again in the next: requests that arrive together with the same long prefix
-//      compute it once. It waits only as long as the other one advances, and never if it is exempt; at most
+//      cache has, up to the first position whose logits are wanted: only what is missing is computed and counted. If
+//      the first block that it lacks is just being computed by another candidate, it is passed over in this step
+//      without holding up those behind it, and looks again in the next: requests that arrive together with the same
+//      long prefix compute it once. It waits only as long as the other one advances, and never if it is exempt; at most
 //      kMaxPassedOver are passed over in a step, the next one ends the admissions;
 //   4. the candidates share the budget (prefill_share.h). One without a share stays where it is.
 //
@@ -148,6 +148,7 @@ class Scheduler {
     SequenceId sequence;
     std::int32_t begin;
     std::int32_t num_tokens;
+    bool starts;  ///< comes from the queue
   };
   /// A step being planned; nothing outside of it and the manager's scratch view has changed.
   struct Draft {
@@ -159,7 +160,8 @@ class Scheduler {
     std::vector<std::int32_t> remaining;   ///< [prefills]
 
     std::int32_t begin(std::size_t prefill) const {
-      return prefill < num_running_prefills ? prefills[prefill]->computed : hits[prefill - num_running_prefills].num_tokens;
+      return prefill < num_running_prefills ? prefills[prefill]->computed
+                                            : hits[prefill - num_running_prefills].num_tokens;
     }
   };
 
