@@ -84,13 +84,15 @@ Value default_filter(Machine& machine, const Value& value, const Arguments& argu
 
 /// A number as Python's int() or float() read it, blanks and underscores included.
 std::string number_characters(const Text& text) {
-  std::string characters = strip(text, Side::kBoth).bytes();
-  for (std::size_t i = 1; i + 1 < characters.size(); ++i) {
-    const bool between = std::isdigit(static_cast<unsigned char>(characters[i - 1])) &&
-                         std::isdigit(static_cast<unsigned char>(characters[i + 1]));
-    if (characters[i] == '_' && between) characters.erase(i, 1);
+  const std::string whole = strip(text, Side::kBoth).bytes();
+  auto digit_at = [&](std::size_t i) { return i < whole.size() && whole[i] >= '0' && whole[i] <= '9'; };
+  std::string characters;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const bool separates = whole[i] == '_' && i > 0 && digit_at(i - 1) && digit_at(i + 1);
+    const bool is_plus = whole[i] == '+' && i == 0 && digit_at(1);
+    if (!separates && !is_plus) characters += whole[i];
   }
-  return characters.starts_with('+') ? characters.substr(1) : characters;
+  return characters;
 }
 
 template <class Number, class... Options>
