@@ -216,7 +216,7 @@ Value to_json_filter(Machine& machine, const Value& value, const Arguments& argu
   style.ascii_only = bound[0] && machine.truth(*bound[0]);
   if (bound[1] && !bound[1]->is(Kind::kNone)) {
     style.indent = static_cast<int>(std::clamp<std::int64_t>(machine.to_integer(*bound[1], "the indent"), 0, 100));
-    style.item_separator = ",";
+    style.item_separator = std::string(1, ',');
   }
   if (bound[2] && !bound[2]->is(Kind::kNone)) {
     const std::vector<Value> pair = machine.items_of(*bound[2]);
