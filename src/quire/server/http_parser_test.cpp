@@ -62,6 +62,15 @@ TEST(HttpParser, ReadsAChunkedBodyWhateverThePieces) {
   }
 }
 
+TEST(HttpParser, ReadsAnEmptyChunkedBodyWhateverThePieces) {
+  for (std::size_t piece : {1u, 2u, 3u, 4u, 1000u}) {
+    for (const char* body : {"0\r\n\r\n", "0\r\nTrailer: x\r\n\r\n", "1\r\na\r\n0\r\n\r\n"}) {
+      Parsed parsed = parse(cat(kHead, "Transfer-Encoding: chunked\r\n\r\n", body), piece);
+      EXPECT_EQ(parsed.state, HttpParser::State::complete) << piece << parsed.message;
+    }
+  }
+}
+
 TEST(HttpParser, MegabytesInTinyChunksTakeLinearTime) {
   std::string bytes = kHead + "Transfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 500'000; ++i) bytes += "1\r\na\r\n";
