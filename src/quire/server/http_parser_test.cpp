@@ -144,7 +144,7 @@ TEST(HttpParser, RefusesWhatIsAmbiguousOrTooLarge) {
       {"chunk past the cap", chunked + "800001\r\n", 413},
       {"chunk size -2", chunked + "-2\r\nab\r\n", 400},
       {"chunk size of 17 F", chunked + "FFFFFFFFFFFFFFFFF\r\n", 400},
-      {"empty chunk size", chunked + "\r\n", 400},
+      {"empty chunk size", chunked + "\r\n\r\n\r\n", 400},
       {"chunk without its end", chunked + "2\r\nabcd\r\n0\r\n\r\n", 400},
       {"long chunk extension", chunked + "1;a=" + std::string(300, 'x') + "\r\na\r\n0\r\n\r\n", 400},
       {"endless chunk extension", chunked + "1;a=" + std::string(1 << 20, 'x'), 400},
