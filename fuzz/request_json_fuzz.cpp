@@ -11,7 +11,7 @@
 #include "quire/json/json.h"
 #include "quire/server/api.h"
 #include "quire/server/api_request.h"
-#include "quire/server/fakes.h"
+#include "quire/server/fakes_test.h"
 
 namespace {
 
