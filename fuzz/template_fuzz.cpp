@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const json::Value messages(json::Array{json::Object{{"role", "system"}, {"content", "Be brief."}},
                                          json::Object{{"role", "user"}, {"content", content}}});
   const json::Object variables{{"nums", json::Array{1, 2.5, nullptr, true}}, {"d", json::Object{{"a", "b"}}}};
-  ChatInput chat{messages};
+  ChatInput chat{.messages = messages};
   chat.variables = &variables;
   const TemplateLimits limits{.max_steps = 20'000, .max_output_bytes = 100'000, .max_range = 1'000, .max_depth = 200};
   auto rendered = chat_template->render(chat, limits);

@@ -182,8 +182,11 @@ int chat(const ChatFlags& flags) {
   auto engine = open_engine(flags.engine);
   if (!engine.ok()) return report(engine.error().message), kFailed;
   if ((*engine)->chat_template() == nullptr) {
+    const std::string& fault = (*engine)->info().chat_template_fault;
     report(cat("chat: ", flags.engine.model_path,
-               " has no chat template (a base model); use quire generate, or a model made for chat"));
+               fault.empty() ? std::string(" has no chat template (a base model)")
+                             : cat(" has a chat template that cannot be used (", fault, ")"),
+               "; use quire generate, or a model made for chat"));
     return kFailed;
   }
   return Chat(**engine, flags).run();

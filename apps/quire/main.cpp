@@ -26,9 +26,12 @@ int refuse_command_line(const CLI::App& app, const CLI::ParseError& error) {
 
 /// The first word if it names no command, which CLI11 would report as a missing one.
 std::optional<std::string> unknown_command(CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-' || app.get_subcommand_no_throw(argv[1]) != nullptr) return std::nullopt;
+  if (argc < 2 || argv[1][0] == '-') return std::nullopt;
   std::string names;
-  for (const auto* command : app.get_subcommands({})) names += (names.empty() ? "" : ", ") + command->get_name();
+  for (const auto* command : app.get_subcommands({})) {
+    if (command->get_name() == argv[1]) return std::nullopt;
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
   return quire::cat("'", argv[1], "' is not a command; wanted one of ", names);
 }
 

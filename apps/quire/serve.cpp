@@ -228,7 +228,7 @@ int serve(ServeOptions options) {
     if (!options.allow_remote) {
       say(cat("error: --host ", options.host,
               " can be reached from other machines, and the server has no authentication; ",
-              "add --allow-remote if that is what you want, or put a proxy that checks users before 127.0.0.1"));
+              "add --allow-remote if that is what you want, or put a proxy that checks users in front of 127.0.0.1"));
       return 1;
     }
     say(cat("warning: anyone who can reach ", options.host, " can use this server: it has no authentication"));

@@ -76,7 +76,7 @@ std::uint64_t tight_pool(const std::vector<GenerateRequest>& requests, std::int6
     const auto need = static_cast<std::int64_t>(request.prompt.size()) + *request.max_tokens;
     largest = std::max(largest, need);
   }
-  const auto blocks = ceil_div(largest, block_size) + rng.between(0, 6);
+  const auto blocks = ceil_div(largest, block_size) + rng.between(0, 2);
   return static_cast<std::uint64_t>(blocks * block_size * bytes_per_token);
 }
 
@@ -97,7 +97,7 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
         .kv_memory_bytes = tight_pool(requests, block_size, rng, reference->info().kv_bytes_per_token),
         .block_size = block_size,
         .max_batch_tokens = rng.chance(0.3) ? rng.between(1, 20) : rng.between(20, 200),
-        .max_batch_rows = rng.between(1, 12),
+        .max_batch_rows = rng.between(3, 12),
     });
     const auto together = run_all(*mixed, requests);
     for (std::size_t i = 0; i < requests.size(); ++i) {

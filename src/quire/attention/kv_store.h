@@ -3,6 +3,7 @@
 // formats; who owns which block is decided in kv/ and reaches it as spans of block ids.
 // Layout, per layer: [block][kv head]{K | V}, 64-byte aligned; K as [head_dim][token], V as [token][head_dim].
 // Thread-safety: different (block, slot, head) may be written by different threads at once; readers need a barrier.
+// Memory starts as zero; what an unused slot holds never matters.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,8 +24,8 @@ Result<KvType> parse_kv_type(std::string_view name);
 struct KvLayout {
   std::int64_t num_layers = 0;
   std::int64_t num_kv_heads = 0;
-  std::int64_t head_dim = 0;
-  std::int64_t block_size = 16;  ///< tokens a block: 8, 16, 32, 64 or 128
+  std::int64_t head_dim = 0;     ///< even; kernels are made for multiples of 16, others cost a copy of each tile
+  std::int64_t block_size = 16;  ///< tokens a block: 8, 16, 32, 64 or 128; from 16 on all are equally fast, 8 takes 3x
   KvType type = KvType::f16;
 
   std::int64_t element_bytes() const { return type == KvType::f32 ? 4 : 2; }
@@ -36,12 +37,13 @@ struct KvLayout {
 
 class KvStore {
  public:
-  /// num_blocks counts the null block (id 0), which is never read or written.
+  /// num_blocks counts the null block (id 0), which is never read or written. Throws std::bad_alloc when the system has
+  /// no such memory.
   KvStore(const KvLayout& layout, std::int64_t num_blocks);
 
   const KvLayout& layout() const { return layout_; }
   std::int64_t num_blocks() const { return num_blocks_; }
-  std::size_t bytes() const { return memory_.size(); }
+  std::size_t bytes() const { return memory_.size(); }  ///< num_blocks * block_bytes and a little padding
   /// All of it, so that its owner can have the pages mapped before the first request.
   std::span<std::byte> memory() { return {memory_.data(), memory_.size()}; }
 
@@ -50,7 +52,7 @@ class KvStore {
   const std::byte* k_panel(std::int64_t layer, BlockId block, std::int64_t head) const;
   const std::byte* v_panel(std::int64_t layer, BlockId block, std::int64_t head) const;
 
-  /// Copies the whole block `from` to `to`, all layers and heads.
+  /// Copies the whole block `from` to `to`, all layers and heads. For one thread, between steps or after a barrier.
   void copy_block(BlockId from, BlockId to);
 
  private:

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "quire/attention/kernel_choice.h"
+#include "quire/attention/call_support.h"
 #include "quire/attention/paged_attention.h"
 
 namespace quire::attention {
@@ -21,6 +21,7 @@ void write_token(const AttentionKernels& kernels, KvStore& store_to, std::int64_
   const KvLayout& layout = store_to.layout();
   std::int64_t position = chunk.first_position + token, row = chunk.first_row + token;
   BlockId block = chunk.blocks[static_cast<std::size_t>(position / layout.block_size)];
+  QUIRE_CHECK(block != kNullBlock && block.value < store_to.num_blocks(), "block ", block);
   std::int64_t slot = position % layout.block_size, dim = layout.head_dim;
   bool fits = true;
   for (std::int64_t head = 0; head < layout.num_kv_heads; ++head) {
@@ -39,6 +40,7 @@ void write_kv(Worker& worker, CpuTier tier, KvStore& store_to, std::int64_t laye
   // Runs go round the workers by index; `run` counts them over all chunks.
   std::int64_t run = 0;
   for (const SequenceChunk& chunk : write.chunks) {
+    check_covered(chunk, store_to.layout());
     for (std::int64_t begin = 0; begin < chunk.num_tokens; begin += kRun, ++run) {
       if (run % worker.count() != worker.index()) continue;
       for (std::int64_t token = begin; token < std::min(begin + kRun, chunk.num_tokens); ++token) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "quire/attention/kernel_choice.h"
+#include "quire/attention/call_support.h"
 #include "quire/base/check.h"
 #include "quire/base/checked.h"
 
@@ -315,6 +315,7 @@ class AttentionWork {
 void paged_attention(Worker& worker, CpuTier tier, const KvStore& store, std::int64_t layer, const AttentionCall& call,
                      AttentionScratch& scratch) {
   QUIRE_CHECK(call.num_heads > 0 && call.num_heads % store.layout().num_kv_heads == 0, call.num_heads, " heads");
+  for (const SequenceChunk& chunk : call.chunks) check_covered(chunk, store.layout());
   AttentionScratch::State& state = scratch.state();
   Shape shape = shape_of(store, call);
   Need need = need_of(shape, call);

@@ -3,6 +3,15 @@
 // definition for prefill and decode (rules 9 to 12 of the arithmetic): tiles of 64 absolute positions, spans of 256,
 // merged in a fixed order. A row's bits depend on its own q, the cached K and V, its position and the window; never on
 // its neighbours, the chunking, block ids, block size, threads or tier.
+//
+// Invariants
+// 1. What a row does not see is never part of its result, whatever it holds (NaN in unused slots, other sequences'
+//    tokens). Table entries whose positions no row of the call sees are not looked up: those behind a window may be
+//    null.
+// 2. A row whose q is not finite has no defined result; no other row is touched by it.
+// 3. In steady state nothing is allocated.
+//
+// The definition in plain scalar code is reference_attention.h; the kernels are in tile_kernels.h.
 
 #include <cstdint>
 #include <span>
@@ -43,7 +52,9 @@ struct AttentionCall {
   std::int64_t window = 0;  ///< a query at position p sees (p - window, p]; 0: all of [0, p]
 };
 
-/// Working memory of paged_attention, reused between calls; grows to what a call needs. One per model.
+/// Working memory of paged_attention, reused between calls; grows to what a call needs (KiB a thread, and for short
+/// chunks about a float a head, dimension and 256 tokens of context). Any pool and store may use it, one call at a
+/// time.
 class AttentionScratch {
  public:
   AttentionScratch();

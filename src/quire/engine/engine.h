@@ -57,6 +57,7 @@ struct EngineInfo {
   std::uint64_t free_memory_bytes = 0;  ///< when the engine was opened
   std::string kv_memory_why;            ///< how kv_bytes was chosen
   std::int64_t max_batch_tokens = 0, max_batch_rows = 0;
+  std::string chat_template_fault;  ///< why the file's chat template cannot be used; empty: there is none, or it can
 };
 
 /// A snapshot for metrics. Counters only rise.
@@ -94,7 +95,7 @@ class Engine {
 
   const EngineInfo& info() const;
   const Tokenizer& tokenizer() const;
-  /// Null if the model file has none; a template that cannot be read is an error at open().
+  /// Null if the model file has none, or one that cannot be used (info().chat_template_fault).
   const ChatTemplate* chat_template() const;
 
   /// Takes the request or refuses it at once. Deltas follow on the engine's thread, the last one with `finish`.

@@ -107,7 +107,13 @@ Result<Loaded> load(const EngineOptions& options) {
   QUIRE_TRY(loaded.tokenizer, Tokenizer::create(std::move(data)));
   QUIRE_TRY(std::optional<std::string> source, chat_template_source(file));
   if (source) {
-    QUIRE_TRY(loaded.chat_template, ChatTemplate::parse(*source));
+    // A template that cannot be read costs the chat, not the model.
+    auto parsed = ChatTemplate::parse(*source);
+    if (parsed.ok()) {
+      loaded.chat_template = *std::move(parsed);
+    } else {
+      loaded.info.chat_template_fault = parsed.error().message;
+    }
   }
   QUIRE_TRY(model::ModelConfig config, model::read_config(file));
   if (config.vocab_size != loaded.tokenizer->vocab_size()) {

@@ -11,6 +11,8 @@ using model::GgufArray;
 using model::GgufFile;
 using model::GgufValue;
 
+constexpr std::int64_t kMaxTokenType = 6;  ///< byte
+
 template <class T>
 Result<const std::vector<T>*> array_of(const GgufFile& file, std::string_view key, std::string_view wanted) {
   const GgufValue* value = file.find_key(key);
@@ -53,7 +55,12 @@ Result<TokenizerData> tokenizer_data(const GgufFile& file) {
   }
   if (file.find_key("tokenizer.ggml.token_type") != nullptr) {
     QUIRE_TRY(auto types, array_of<std::int64_t>(file, "tokenizer.ggml.token_type", "an array of integers"));
-    data.types.assign(types->begin(), types->end());
+    for (std::int64_t type : *types) {
+      if (type < 0 || type > kMaxTokenType) {
+        return fail("key 'tokenizer.ggml.token_type': found ", type, ", wanted 0 to ", kMaxTokenType);
+      }
+      data.types.push_back(static_cast<std::int32_t>(type));
+    }
   }
   if (!is_spm) {
     QUIRE_TRY(auto merges, array_of<std::string_view>(file, "tokenizer.ggml.merges", "an array of strings"));

@@ -35,11 +35,13 @@ class Step {
       rotate_heads(layer, config_.layers[i]);
       attend(static_cast<std::int64_t>(i), config_.layers[i]);
       project(layer.attn_out, scratch_.attended);
-      add_and_norm(layer.post_attn_norm, &layer.ffn_norm);
+      add_product(layer.post_attn_norm, [&](std::int64_t row) { norm_row(row, layer.ffn_norm); });
       feed_forward(layer);
       project(layer.down, scratch_.activated);
       bool last = i + 1 == pass_.weights.layers.size();
-      add_and_norm(layer.post_ffn_norm, last ? nullptr : &pass_.weights.layers[i + 1].attn_norm);
+      add_product(layer.post_ffn_norm, [&](std::int64_t row) {
+        if (!last) norm_row_for_attention(row, pass_.weights.layers[i + 1].attn_norm);
+      });
     }
     output_head();
   }
@@ -53,22 +55,34 @@ class Step {
 
   float* residual(std::int64_t row) { return scratch_.residual.as<float>() + row * config_.hidden; }
 
+  float* product(std::int64_t row) { return scratch_.product.as<float>() + row * config_.hidden; }
+
   /// The residual stream starts as the token's embedding; its first norm comes along.
   void embed() {
     for_rows(num_rows_, [&](std::int64_t row) {
       pass_.weights.embedding.dequantize_row(input_.tokens[static_cast<std::size_t>(row)].value, residual(row));
       if (config_.embedding_scale != 1) ops_.scale(residual(row), config_.embedding_scale, config_.hidden);
-      norm_row(row, pass_.weights.layers.front().attn_norm);
+      norm_row_for_attention(row, pass_.weights.layers.front().attn_norm);
     });
   }
 
+  /// The input of gate and up.
   void norm_row(std::int64_t row, const std::vector<float>& weight) {
     ops_.rms_norm(residual(row), weight.data(), config_.rms_eps, config_.hidden, scratch_.normed.row(row));
     finish_row(scratch_.normed, row);
   }
 
+  /// The input of q, k and v; overwrites the row's product, which has been added by then.
+  void norm_row_for_attention(std::int64_t row, const std::vector<float>& weight) {
+    norm_row(row, weight);
+    if (!scratch_.remainder) return;
+    bool ok = scratch_.remainder->finish_row(pass_.tier, scratch_.normed.row(row), *scratch_.normed.quantized(), row,
+                                             product(row));
+    if (!ok) fail_row(row);
+  }
+
   void finish_row(ProductInput& rows, std::int64_t row) {
-    if (!rows.finish_row(pass_.tier, row)) scratch_.row_failed[static_cast<std::size_t>(row)] = 1;
+    if (!rows.finish_row(pass_.tier, row)) fail_row(row);
   }
 
   void project_qkv(const LayerWeights& layer) {
@@ -78,9 +92,17 @@ class Step {
     const std::array outputs{output(layer.q, layer.q_bias, scratch_.q), output(layer.k, layer.k_bias, scratch_.k),
                              output(layer.v, layer.v_bias, scratch_.v)};
     ops::matmul(worker_, pass_.tier, scratch_.normed.view(num_rows_), outputs);
+    if (adds_remainder(layer)) {
+      const std::array rest{output(layer.v, {}, scratch_.v_remainder)};
+      ops::matmul(worker_, pass_.tier, scratch_.remainder->view(num_rows_), rest);
+    }
   }
 
-  /// Norms (where the family has them) and rotates the heads of q and k.
+  bool adds_remainder(const LayerWeights& layer) const {
+    return scratch_.remainder.has_value() && is_quantized(layer.v.dtype());
+  }
+
+  /// Norms (where the family has them) and rotates the heads of q and k; completes v.
   void rotate_heads(const LayerWeights& layer, const LayerConfig& layer_config) {
     const ops::RopeTable& table = pass_.rope[static_cast<std::size_t>(layer_config.rope)];
     const std::int64_t num_chunks = static_cast<std::int64_t>(input_.chunks.size());
@@ -93,6 +115,10 @@ class Step {
                  table, position);
       rotate_row(scratch_.k.as<float>() + row * config_.num_kv_heads * config_.head_dim, config_.num_kv_heads,
                  layer.k_norm, table, position);
+      if (adds_remainder(layer)) {
+        const std::int64_t width = config_.num_kv_heads * config_.head_dim;
+        ops_.add(scratch_.v.as<float>() + row * width, scratch_.v_remainder.as<float>() + row * width, width);
+      }
     });
   }
 
@@ -133,13 +159,14 @@ class Step {
     ops::matmul(worker_, pass_.tier, input.view(num_rows_), outputs);
   }
 
-  /// residual += product (after its norm, where the family has one), then the norm that the next products read.
-  void add_and_norm(const std::vector<float>& post_norm, const std::vector<float>* next_norm) {
+  /// residual += product (after its norm, where the family has one), then next(row).
+  template <class Next>
+  void add_product(const std::vector<float>& post_norm, Next&& next) {
     for_rows(num_rows_, [&](std::int64_t row) {
-      float* product = scratch_.product.as<float>() + row * config_.hidden;
-      if (!post_norm.empty()) ops_.rms_norm(product, post_norm.data(), config_.rms_eps, config_.hidden, product);
-      ops_.add(residual(row), product, config_.hidden);
-      if (next_norm != nullptr) norm_row(row, *next_norm);
+      float* y = product(row);
+      if (!post_norm.empty()) ops_.rms_norm(y, post_norm.data(), config_.rms_eps, config_.hidden, y);
+      ops_.add(residual(row), y, config_.hidden);
+      next(row);
     });
   }
 
@@ -229,6 +256,31 @@ std::size_t ProductInput::bytes() const {
   return values_.size() + (quantized_ ? values_.size() / sizeof(float) * 3 / 2 : 0);
 }
 
+Remainder::Remainder(std::int64_t max_rows, std::int64_t cols) : quantized_(max_rows, cols) {
+  quantized_.reshape(max_rows, cols);
+}
+
+bool Remainder::finish_row(CpuTier tier, const float* x, const quant::QuantizedRows& rows, std::int64_t index,
+                           float* spare) {
+  const std::int8_t* q = rows.q(index);
+  const float* d = rows.d(index);
+  for (std::int64_t group = 0; group < rows.cols() / quant::kGroup; ++group) {
+    for (std::int64_t i = group * quant::kGroup; i < (group + 1) * quant::kGroup; ++i) {
+      spare[i] = x[i] - d[group] * static_cast<float>(q[i]);
+    }
+  }
+  return quant::quantize_row(tier, spare, index, quantized_);
+}
+
+MatmulInput Remainder::view(std::int64_t num_rows) const {
+  MatmulInput input;
+  input.quantized = &quantized_;
+  input.num_tokens = num_rows;
+  return input;
+}
+
+std::size_t Remainder::bytes() const { return static_cast<std::size_t>(quantized_.rows() * quantized_.cols() * 3 / 2); }
+
 Scratch::Scratch(const ModelConfig& config, const Weights& weights, const LoadOptions& options)
     : logit_slice(std::min(options.max_logit_rows, options.max_batch_tokens)),
       residual(floats(options.max_batch_tokens * config.hidden)),
@@ -242,6 +294,7 @@ Scratch::Scratch(const ModelConfig& config, const Weights& weights, const LoadOp
                            [](const LayerWeights& layer) {
                              return std::array{&layer.q, &layer.k, &layer.v, &layer.gate, &layer.up};
                            })),
+      v_remainder(floats(options.max_batch_tokens * config.num_kv_heads * config.head_dim)),
       attended(options.max_batch_tokens, config.num_heads * config.head_dim,
                any_quantized(weights, [](const LayerWeights& layer) { return std::array{&layer.attn_out}; })),
       activated(options.max_batch_tokens, config.ffn,
@@ -249,12 +302,17 @@ Scratch::Scratch(const ModelConfig& config, const Weights& weights, const LoadOp
       final(logit_slice, config.hidden,
             is_quantized(weights.output_head().dtype()) ? ProductInput::Quantized::yes : ProductInput::Quantized::no),
       logits(floats(logit_slice * config.vocab_size)),
-      row_failed(static_cast<std::size_t>(options.max_batch_tokens)) {}
+      row_failed(static_cast<std::size_t>(options.max_batch_tokens)) {
+  auto v_of = [](const LayerWeights& layer) { return std::array{&layer.v}; };
+  if (any_quantized(weights, v_of) == ProductInput::Quantized::yes) {
+    remainder.emplace(options.max_batch_tokens, config.hidden);
+  }
+}
 
 std::size_t Scratch::bytes() const {
   std::size_t total = normed.bytes() + attended.bytes() + activated.bytes() + final.bytes() + row_failed.size();
-  for (const auto* buffer : {&residual, &q, &k, &v, &up, &product, &logits}) total += buffer->size();
-  return total;
+  for (const auto* buffer : {&residual, &q, &k, &v, &v_remainder, &up, &product, &logits}) total += buffer->size();
+  return total + (remainder ? remainder->bytes() : 0);
 }
 
 void run_forward(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvStore& store,

@@ -98,17 +98,26 @@ std::vector<std::uint8_t> SequenceRunner::step(std::span<const Piece> pieces, co
   return {output.row_failed.begin(), output.row_failed.end()};
 }
 
+bool SequenceRunner::feed(const Piece& piece, std::int64_t chunk, const OnRow& on_row) {
+  bool ok = true;
+  for (std::size_t at = 0; at < piece.tokens.size(); at += static_cast<std::size_t>(chunk)) {
+    Piece part;
+    part.sequence = piece.sequence;
+    part.tokens = piece.tokens.subspan(at, std::min(static_cast<std::size_t>(chunk), piece.tokens.size() - at));
+    part.logits_from = piece.logits_from > at ? piece.logits_from - at : 0;
+    auto failed =
+        step({&part, 1}, [&](std::size_t p, std::size_t i, std::span<const float> row) { on_row(p, at + i, row); });
+    ok = ok && std::count(failed.begin(), failed.end(), 1) == 0;
+  }
+  return ok;
+}
+
 std::vector<float> SequenceRunner::all_logits(std::int64_t index, std::span<const TokenId> tokens, std::int64_t chunk) {
   const auto vocab = static_cast<std::size_t>(model_.config().vocab_size);
   std::vector<float> logits(tokens.size() * vocab);
-  for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk)) {
-    Piece piece;
-    piece.sequence = index;
-    piece.tokens = tokens.subspan(at, std::min(static_cast<std::size_t>(chunk), tokens.size() - at));
-    step({&piece, 1}, [&](std::size_t, std::size_t i, std::span<const float> row) {
-      std::copy(row.begin(), row.end(), logits.begin() + static_cast<std::ptrdiff_t>((at + i) * vocab));
-    });
-  }
+  feed({index, tokens, 0}, chunk, [&](std::size_t, std::size_t i, std::span<const float> row) {
+    std::copy(row.begin(), row.end(), logits.begin() + static_cast<std::ptrdiff_t>(i * vocab));
+  });
   return logits;
 }
 

@@ -39,6 +39,9 @@ class SequenceRunner {
   /// One step. A sequence occurs in at most one piece. Returns row_failed of the step's rows.
   std::vector<std::uint8_t> step(std::span<const Piece> pieces, const OnRow& on_row = {});
 
+  /// A whole piece in steps of at most `chunk` tokens. True if no row failed.
+  bool feed(const Piece& piece, std::int64_t chunk, const OnRow& on_row);
+
   /// The logits [tokens, vocab] of a whole sequence, fed in chunks of at most `chunk` tokens.
   std::vector<float> all_logits(std::int64_t sequence, std::span<const TokenId> tokens, std::int64_t chunk);
 

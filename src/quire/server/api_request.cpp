@@ -349,9 +349,11 @@ Result<json::Value> read_messages(ObjectReader& reader, std::size_t& num_unknown
 
 Result<void> read_chat_input(ObjectReader& reader, const ModelFacts& facts, ChatRequest& request) {
   if (!facts.has_chat_template) {
+    const std::string why = facts.chat_template_fault.empty()
+                                ? "the model has no chat template"
+                                : cat("the model's chat template cannot be used (", facts.chat_template_fault, ")");
     return field_error("messages",
-                       "the model has no chat template, so chat is not possible; render the prompt yourself and use "
-                       "/v1/completions");
+                       why + ", so chat is not possible; render the prompt yourself and use /v1/completions");
   }
   QUIRE_TRY(request.messages, read_messages(reader, request.common.num_unknown));
   QUIRE_TRY(auto generation_prompt, reader.optional_bool("add_generation_prompt"));

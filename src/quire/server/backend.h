@@ -24,6 +24,7 @@ struct ModelFacts {
   std::int64_t max_waiting = 0;
   std::int64_t max_running = 1;
   bool has_chat_template = false;
+  std::string chat_template_fault;  ///< why there is none, if the model file has one
 };
 
 struct ChatPrompt {

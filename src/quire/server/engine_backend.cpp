@@ -19,6 +19,7 @@ EngineBackend::EngineBackend(engine::Engine& engine, std::int64_t max_waiting) :
   facts_.max_waiting = max_waiting;
   facts_.max_running = std::max<std::int64_t>(1, info.max_batch_rows);
   facts_.has_chat_template = engine.chat_template() != nullptr;
+  facts_.chat_template_fault = engine.info().chat_template_fault;
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     facts_.max_token_bytes = std::max(facts_.max_token_bytes, tokenizer.token_bytes(TokenId{id}).size());
   }

@@ -62,6 +62,15 @@ TEST(HttpParser, ReadsAChunkedBodyWhateverThePieces) {
   }
 }
 
+TEST(HttpParser, ReadsAnEmptyChunkedBodyWhateverThePieces) {
+  for (std::size_t piece : {1u, 2u, 3u, 4u, 1000u}) {
+    for (const char* body : {"0\r\n\r\n", "0\r\nTrailer: x\r\n\r\n", "1\r\na\r\n0\r\n\r\n"}) {
+      Parsed parsed = parse(cat(kHead, "Transfer-Encoding: chunked\r\n\r\n", body), piece);
+      EXPECT_EQ(parsed.state, HttpParser::State::complete) << piece << parsed.message;
+    }
+  }
+}
+
 TEST(HttpParser, MegabytesInTinyChunksTakeLinearTime) {
   std::string bytes = kHead + "Transfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 500'000; ++i) bytes += "1\r\na\r\n";
@@ -135,7 +144,7 @@ TEST(HttpParser, RefusesWhatIsAmbiguousOrTooLarge) {
       {"chunk past the cap", chunked + "800001\r\n", 413},
       {"chunk size -2", chunked + "-2\r\nab\r\n", 400},
       {"chunk size of 17 F", chunked + "FFFFFFFFFFFFFFFFF\r\n", 400},
-      {"empty chunk size", chunked + "\r\n", 400},
+      {"empty chunk size", chunked + "\r\n\r\n\r\n", 400},
       {"chunk without its end", chunked + "2\r\nabcd\r\n0\r\n\r\n", 400},
       {"long chunk extension", chunked + "1;a=" + std::string(300, 'x') + "\r\na\r\n0\r\n\r\n", 400},
       {"endless chunk extension", chunked + "1;a=" + std::string(1 << 20, 'x'), 400},

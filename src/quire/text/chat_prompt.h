@@ -9,9 +9,9 @@
 
 namespace quire {
 
-/// The ids of a rendered template. Control tokens count where the template itself wrote them; a control token of which any
-/// byte came from messages, tools or variables is plain text. Text of both kinds is otherwise tokenised as one. No BOS is
-/// added: see with_bos().
+/// The ids of a rendered template. Control tokens count where the template itself wrote them; a control token of which
+/// any byte came from messages, tools or variables is plain text. Text of both kinds is otherwise tokenised as one. No
+/// BOS is added: see with_bos().
 Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer, const Rendered& rendered);
 
 /// `ids` with the tokenizer's BOS in front if it wants one and the template has not written it already (a doubled BOS

@@ -84,13 +84,15 @@ Value default_filter(Machine& machine, const Value& value, const Arguments& argu
 
 /// A number as Python's int() or float() read it, blanks and underscores included.
 std::string number_characters(const Text& text) {
-  std::string characters = strip(text, Side::kBoth).bytes();
-  for (std::size_t i = 1; i + 1 < characters.size(); ++i) {
-    const bool between = std::isdigit(static_cast<unsigned char>(characters[i - 1])) &&
-                         std::isdigit(static_cast<unsigned char>(characters[i + 1]));
-    if (characters[i] == '_' && between) characters.erase(i, 1);
+  const std::string whole = strip(text, Side::kBoth).bytes();
+  auto digit_at = [&](std::size_t i) { return i < whole.size() && whole[i] >= '0' && whole[i] <= '9'; };
+  std::string characters;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const bool separates = whole[i] == '_' && i > 0 && digit_at(i - 1) && digit_at(i + 1);
+    const bool is_plus = whole[i] == '+' && i == 0 && digit_at(1);
+    if (!separates && !is_plus) characters += whole[i];
   }
-  return characters.starts_with('+') ? characters.substr(1) : characters;
+  return characters;
 }
 
 template <class Number, class... Options>
@@ -214,7 +216,7 @@ Value to_json_filter(Machine& machine, const Value& value, const Arguments& argu
   style.ascii_only = bound[0] && machine.truth(*bound[0]);
   if (bound[1] && !bound[1]->is(Kind::kNone)) {
     style.indent = static_cast<int>(std::clamp<std::int64_t>(machine.to_integer(*bound[1], "the indent"), 0, 100));
-    style.item_separator = ",";
+    style.item_separator = std::string(1, ',');
   }
   if (bound[2] && !bound[2]->is(Kind::kNone)) {
     const std::vector<Value> pair = machine.items_of(*bound[2]);

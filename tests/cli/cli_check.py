@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""The command line as a user meets it: outputs, errors of one line, exit codes, closed pipes, Ctrl-C.
+
+    cli_check.py --binary build/quire --model SmolLM2.gguf [--only SUBSTRING]
+    cli_check.py --binary build/quire --model SmolLM2.gguf --write    makes score_digests.json anew
+
+score_digests.json holds digests of what `score` prints: every CPU tier of every machine must reproduce them. Prints one
+line per check; exit code 1 if any failed. Needs nothing but Python.
+"""
+import argparse
+import hashlib
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+DIGESTS = Path(__file__).with_name("score_digests.json")
+PROMPT = "The capital of France is"
+PATIENCE_S = 600
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+class Quire:
+    def __init__(self, binary, model):
+        self.binary, self.model = binary, model
+
+    def run(self, command, *args, stdin="", env=None, model=None, **options):
+        """(exit code, stdout, stderr)"""
+        done = subprocess.run([self.binary, command, model or self.model, *args], input=stdin, capture_output=True, text=True,
+                              timeout=PATIENCE_S, env={**os.environ, **(env or {})}, **options)
+        return done.returncode, done.stdout, done.stderr
+
+    def ok(self, command, *args, **options):
+        code, out, err = self.run(command, *args, **options)
+        assert code == 0, f"exit code {code}: {err}"
+        return out
+
+    def refused(self, code_wanted, words, command, *args, **options):
+        """It must fail with one line on stderr that holds all the words, and print nothing else."""
+        code, out, err = self.run(command, *args, **options)
+        assert code == code_wanted, f"found exit code {code}, wanted {code_wanted}: {err}"
+        assert err.startswith("quire: ") and err.count("\n") == 1, f"wanted one line: {err!r}"
+        for word in words:
+            assert word in err, f"'{word}' is not in {err!r}"
+        assert out == "", out
+
+
+@check
+def generate_prints_the_text_and_one_object_with_json(quire):
+    text = quire.ok("generate", PROMPT, "--max-tokens", "8")
+    answer = json.loads(quire.ok("generate", PROMPT, "--max-tokens", "8", "--json"))
+    assert text == answer["text"] + "\n"
+    assert len(answer["token_ids"]) == 8 and answer["finish_reason"] == "length"
+    assert answer["usage"]["completion_tokens"] == 8
+    assert set(answer) >= {"text", "token_ids", "finish_reason", "usage", "timings"}
+
+
+@check
+def ids_are_used_as_given(quire):
+    ids = json.loads(quire.ok("tokenize", PROMPT))
+    by_text = json.loads(quire.ok("generate", PROMPT, "--max-tokens", "4", "--json"))
+    by_ids = json.loads(quire.ok("generate", "--ids", ",".join(map(str, ids)), "--max-tokens", "4", "--json"))
+    assert by_text["token_ids"] == by_ids["token_ids"] and by_ids["usage"]["prompt_tokens"] == len(ids)
+
+
+@check
+def a_seed_repeats_and_a_stop_string_does_not_leak(quire):
+    flags = [PROMPT, "--max-tokens", "24", "--temperature", "1.2", "--seed", "7", "--json"]
+    first, second = (json.loads(quire.ok("generate", *flags)) for _ in range(2))
+    assert first["token_ids"] == second["token_ids"] and first["seed"] == 7
+    whole = quire.ok("generate", PROMPT, "--max-tokens", "8").rstrip("\n")
+    stop = whole[3:6]
+    stopped = json.loads(quire.ok("generate", PROMPT, "--max-tokens", "8", "--stop", stop, "--json"))
+    assert stopped["text"] == whole[:whole.index(stop)] and stopped["finish_reason"] == "stop"
+
+
+@check
+def end_tokens_end_unless_ignored(quire):
+    ended = json.loads(quire.ok("generate", "Hi", "--stop-tokens", ",".join(map(str, range(0, 49152))), "--json"))
+    assert ended["token_ids"] == [] and ended["finish_reason"] == "stop" and ended["usage"]["completion_tokens"] == 0
+    on = json.loads(quire.ok("generate", "Hi", "--ignore-eos", "--max-tokens", "3", "--json"))
+    assert len(on["token_ids"]) == 3
+
+
+@check
+def tokenize_reads_lines_and_texts(quire):
+    lines = quire.ok("tokenize", "--json-lines", stdin='"a b"\n"caf\\u00e9 <|im_end|>"\n""\n')
+    arrays = [json.loads(line) for line in lines.splitlines()]
+    assert len(arrays) == 3 and arrays[2] == [] and 2 not in arrays[1]
+    assert json.loads(quire.ok("tokenize", stdin="a b")) == arrays[0] == json.loads(quire.ok("tokenize", "a b"))
+    assert json.loads(quire.ok("tokenize", "--special", "<|im_end|>")) == [2]
+    assert json.loads(quire.ok("tokenize", "--bos", "a b")) == [1, *arrays[0]]
+    quire.refused(1, ["line 1", "an integer", "a string"], "tokenize", "--json-lines", stdin="5\n")
+
+
+def score_lines(quire):
+    ids = json.loads(quire.ok("tokenize", "Blocks of memory are given to those who ask, and come back when they are done."))
+    return "".join(json.dumps(line) + "\n" for line in (
+        {"ids": ids, "from": 0, "top": 5},
+        {"ids": ids[:9], "from": 8, "top": 100},
+        {"ids": ids[::-1] * 4, "from": 60},
+    ))
+
+
+@check
+def score_gives_rows_in_order_whatever_is_batched(quire):
+    lines = score_lines(quire)
+    together = quire.ok("score", "--json-lines", stdin=lines * 3)
+    alone = "".join(quire.ok("score", stdin=line) for line in lines.splitlines(keepends=True))
+    assert together == alone * 3
+    first = json.loads(together.splitlines()[0])["rows"]
+    assert [row["position"] for row in first] == list(range(len(first)))
+    assert first[-1]["next_logprob"] is None and len(first[0]["top"]) == 5
+    assert all(a[1] >= b[1] for row in first for a, b in zip(row["top"], row["top"][1:]))
+    everything = json.loads(quire.ok("score", stdin='{"ids":[5,6],"top":49152}\n'))["rows"][0]
+    assert len(everything["top"]) == 49152
+    assert dict(everything["top"])[6] == everything["next_logprob"]
+
+
+@check
+def score_answers_a_caller_that_waits_for_each_line(quire):
+    with subprocess.Popen([quire.binary, "score", quire.model], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for _ in range(2):
+            process.stdin.write(b'{"ids":[5,6,7]}\n')
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["rows"]
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
+
+
+@check
+def score_refuses_a_line_after_answering_those_before(quire):
+    code, out, err = quire.run("score", stdin='{"ids":[5,6]}\n{"ids":[5,99999999]}\n{"ids":[5,6]}\n')
+    assert code == 1 and len(out.splitlines()) == 1 and "line 2" in err and "99999999" in err and err.count("\n") == 1
+    for line, words in {'{"ids":[]}': ["ids", "empty"], '{"ids":[1],"from":1}': ["from"], '{"ids":[1.5]}': ["ids[0]"],
+                        '{"ids":[1],"tpo":3}': ["tpo"], "[1]": ["object"], '{"ids":[1],"top":-1}': ["top"]}.items():
+        quire.refused(1, ["line 1", *words], "score", stdin=line + "\n")
+
+
+@check
+def every_tier_reproduces_the_committed_digests(quire):
+    lines = score_lines(quire)
+    wanted = json.loads(DIGESTS.read_text())["score"]
+    ran = []
+    for tier in ["scalar", "avx2", "avxvnni", "avx512", "avx512vnni"]:
+        code, out, err = quire.run("score", stdin=lines, env={"QUIRE_CPU": tier})
+        if code != 0:
+            assert tier in err and ran, f"{tier}: {err}"  # this CPU lacks it; scalar runs everywhere
+            continue
+        ran.append(tier)
+        found = hashlib.sha256(out.encode()).hexdigest()
+        assert found == wanted, f"{tier}: found {found}, wanted {wanted}"
+
+
+@check
+def inspect_shows_what_the_file_holds(quire):
+    shown = json.loads(quire.ok("inspect", "--json", "--tensors"))
+    assert shown["config"]["layers"] == 30 and shown["tokenizer"]["vocab_size"] == 49152
+    assert shown["tensor_types"]["Q4_1"]["tensors"] == 210 and len(shown["tensors"]) == 272
+    assert shown["keys"]["general.architecture"] == "llama"
+    assert "SmolLM2" in quire.ok("inspect") or "Smollm2" in quire.ok("inspect")
+
+
+@check
+def chat_keeps_the_history(quire):
+    out = quire.ok("chat", "--temperature", "0", "--max-tokens", "24", stdin="My name is Ada.\nWhat is my name?\n")
+    assert "Ada" in out.split("\n", 1)[1]
+
+
+def read_until(fd, done, patience_s=PATIENCE_S):
+    seen, end = b"", time.monotonic() + patience_s
+    while not done(seen):
+        ready, _, _ = select.select([fd], [], [], max(0, end - time.monotonic()))
+        assert ready, f"nothing came; so far {seen!r}"
+        seen += os.read(fd, 4096)
+    return seen
+
+
+@check
+def ctrl_c_stops_the_answer_and_not_the_chat(quire):
+    parent, child = pty.openpty()
+    with subprocess.Popen([quire.binary, "chat", quire.model, "--temperature", "0", "--min-p", "0", "--ctx", "8192"],
+                          stdin=child, stdout=child, stderr=child, start_new_session=True) as process:
+        os.close(child)
+        read_until(parent, lambda seen: seen.endswith(b"> "))
+        os.write(parent, b"Count from one to one thousand, one number a line.\n")
+        read_until(parent, lambda seen: seen.count(b"\n") > 3)
+        process.send_signal(signal.SIGINT)
+        read_until(parent, lambda seen: seen.endswith(b"> "))
+        os.write(parent, b"/exit\n")
+        assert process.wait(PATIENCE_S) == 0
+    os.close(parent)
+
+
+@check
+def wrong_command_lines_are_refused(quire):
+    quire.refused(2, ["frob", "generate"], "frob")
+    quire.refused(2, ["prompt", "--ids"], "generate")
+    quire.refused(2, ["--temperature", "nan"], "generate", "x", "--temperature", "nan")
+    quire.refused(2, ["--top-p"], "generate", "x", "--top-p", "0")
+    quire.refused(2, ["--kv-memory", "2x", "GiB"], "generate", "x", "--kv-memory", "2x")
+    quire.refused(2, ["--block-size", "17"], "generate", "x", "--block-size", "17")
+    quire.refused(2, ["--logprobs", "--json"], "generate", "x", "--logprobs", "1")
+    quire.refused(2, ["--frob"], "serve", "--frob")
+
+
+@check
+def what_cannot_be_done_is_said(quire):
+    quire.refused(1, ["GGUF"], "inspect", model=__file__)
+    quire.refused(1, ["no-such-file"], "generate", "x", model="no-such-file.gguf")
+    quire.refused(1, ["QUIRE_CPU", "frob", "avx2"], "generate", "x", env={"QUIRE_CPU": "frob"})
+    quire.refused(1, ["QUIRE_TEST_F32", "2"], "generate", "x", env={"QUIRE_TEST_F32": "2"})
+    quire.refused(1, ["49152"], "generate", "--ids", "49152")
+    quire.refused(1, ["8192"], "generate", "--ids", "5", "--max-tokens", "8192")
+    with tempfile.NamedTemporaryFile() as cut:
+        cut.write(Path(quire.model).read_bytes()[:1 << 20])
+        cut.flush()
+        quire.refused(1, [], "generate", "x", model=cut.name)
+
+
+@check
+def closed_and_full_outputs_are_noticed(quire):
+    command = [quire.binary, "tokenize", quire.model, "a b"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "No space left" in done.stderr
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "standard output" in done.stderr
+    done = subprocess.run(["sh", "-c", '"$@" <&-', "sh", quire.binary, "tokenize", quire.model], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "[]\n"
+    done = subprocess.run(["sh", "-c", '"$@" | head -n 1', "sh", quire.binary, "inspect", quire.model], capture_output=True, text=True)
+    assert done.stderr == "" and done.stdout.startswith("file ")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--only", default="", help="checks whose name holds this")
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    quire = Quire(args.binary, args.model)
+    if args.write:
+        digest = hashlib.sha256(quire.ok("score", stdin=score_lines(quire)).encode()).hexdigest()
+        DIGESTS.write_text(json.dumps({"score": digest}, indent=2) + "\n")
+        return 0
+    failed = 0
+    chosen = [function for function in CHECKS if args.only in function.__name__]
+    for function in chosen:
+        try:
+            function(quire)
+            print(f"ok      {function.__name__}", flush=True)
+        except Exception as error:  # a failed check is a line, not the end
+            failed += 1
+            print(f"FAILED  {function.__name__}: {type(error).__name__}: {error}", flush=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
