@@ -24,10 +24,11 @@ OWNERS = {
     r"pcre2": {"text"},
     r"utf8proc": {"text"},
     r"prometheus/": {"metrics"},
+    r"openssl/": {"engine"},
     r"CLI/": {"apps"},
 }
 TEST_LIBRARIES = r"gtest/|gmock/|rapidcheck|benchmark/"
-DEPENDENCY = "|".join(OWNERS) + "|" + TEST_LIBRARIES + "|fmt/|openssl/"
+DEPENDENCY = "|".join(OWNERS) + "|" + TEST_LIBRARIES + "|fmt/"
 
 # What the deciding half may not do: it has no clocks, threads, I/O or order that differs from run to run.
 BANNED = {

@@ -91,6 +91,12 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command.add_option("--block-size", options.block_size, "Tokens in a KV block: 8, 16, 32, 64 or 128")
       ->check(CLI::IsMember({8, 16, 32, 64, 128}))
       ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--prefix-cache", [&options](const std::string& value) { options.prefix_cache = value == "on"; },
+          "Share prompt prefixes that were computed before: on or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->default_str("on");
   command.add_option("--max-batch-tokens", options.max_batch_tokens, "Tokens computed in one step at most")
       ->check(positive)
       ->capture_default_str();

@@ -41,6 +41,14 @@ GenerateRequest random_request(Rng& rng, std::int32_t vocab) {
   return request;
 }
 
+/// The last request begins as the first one does, for a stretch.
+void share_beginning(Rng& rng, std::vector<GenerateRequest>& requests) {
+  const auto& from = requests.front().prompt;
+  auto& to = requests.back().prompt;
+  const auto limit = std::min(from.size(), to.size());
+  std::copy_n(from.begin(), rng.between(0, static_cast<std::int64_t>(limit)), to.begin());
+}
+
 std::unique_ptr<Engine> open(EngineOptions options) {
   options.context = kContext;
   auto engine = Engine::open(std::move(options));
@@ -80,14 +88,18 @@ std::uint64_t tight_pool(const std::vector<GenerateRequest>& requests, std::int6
   return static_cast<std::uint64_t>(blocks * block_size * bytes_per_token);
 }
 
-void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes, std::uint64_t& preemptions) {
-  auto reference = open({.model_path = model, .threads = 1, .kv_memory_bytes = 16 << 20});
+void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes, std::uint64_t& preemptions,
+               std::uint64_t& hits) {
+  auto reference = open({.model_path = model, .threads = 1, .kv_memory_bytes = 16 << 20, .prefix_cache = false});
   const auto vocab = static_cast<std::int32_t>(reference->info().vocab_size);
   for (int mix = 0; mix < num_mixes; ++mix) {
     SCOPED_TRACE(cat("seed ", first_seed + mix));
     Rng rng(first_seed + static_cast<std::uint64_t>(mix));
     std::vector<GenerateRequest> requests;
-    for (auto left = rng.between(3, 9); left > 0; --left) requests.push_back(random_request(rng, vocab));
+    for (auto left = rng.between(3, 9); left > 0; --left) {
+      requests.push_back(random_request(rng, vocab));
+      if (rng.chance(0.5)) share_beginning(rng, requests);
+    }
 
     constexpr std::int64_t kBlockSizes[] = {8, 16, 32, 64, 128};
     const auto block_size = kBlockSizes[rng.between(0, 4)];
@@ -96,6 +108,7 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
         .threads = static_cast<int>(rng.between(1, 3)),
         .kv_memory_bytes = tight_pool(requests, block_size, rng, reference->info().kv_bytes_per_token),
         .block_size = block_size,
+        .prefix_cache = rng.chance(0.7),
         .max_batch_tokens = rng.chance(0.3) ? rng.between(1, 20) : rng.between(20, 200),
         .max_batch_rows = rng.between(3, 12),
     });
@@ -108,18 +121,20 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
     EXPECT_EQ(stats.running + stats.waiting, 0);
     EXPECT_EQ(stats.blocks_used, 0);
     preemptions += stats.preemptions;
+    hits += stats.prefix_hits;
     if (::testing::Test::HasFailure()) return;
   }
 }
 
 TEST(SameBits, InTwoHundredRandomMixes) {
-  std::uint64_t preemptions = 0;
+  std::uint64_t preemptions = 0, hits = 0;
   int family = 0;
   for (const char* architecture : {"llama", "qwen2", "gemma3"}) {
     const TinyModelFile model(architecture);
-    run_mixes(model.path(), 1000 + 100 * static_cast<std::uint64_t>(family++), 67, preemptions);
+    run_mixes(model.path(), 1000 + 100 * static_cast<std::uint64_t>(family++), 67, preemptions, hits);
   }
   EXPECT_GT(preemptions, 100u) << "the pools are meant to be too small for the mixes";
+  EXPECT_GT(hits, 1000u) << "the mixes are meant to share beginnings";
 }
 
 TEST(SameBits, OnEveryCpuTier) {

@@ -16,6 +16,7 @@ class Answer {
  public:
   Answer(RequestId id, const GenerateRequest& request, const Tokenizer& tokenizer);
 
+  void set_cached_tokens(std::int32_t count) { delta_.usage.cached_tokens = count; }
   /// Takes a sampled token. True if its text completed a stop string: the request is to be ended.
   bool add(OutputToken token);
   void add_scores(std::vector<ScoreRow> rows);

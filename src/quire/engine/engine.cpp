@@ -104,6 +104,7 @@ struct Engine::State {
   void step();
   void deliver(const std::vector<Event>& events, const std::unordered_map<RequestId, std::size_t>& row_of);
   void on_token(const TokenSampled& event, RowOutput& output);
+  void on_started(const RequestStarted& event);
   void on_finished(const RequestFinished& event);
   void end(RequestId id, Finish finish);
   void publish();
@@ -201,6 +202,7 @@ void Engine::State::handle(SubmitCommand command) {
       .max_tokens = command.request.max_tokens,
       .stop_tokens = end_tokens(command.request),
       .min_tokens = command.request.min_tokens,
+      .salt = command.request.cache_salt,
   };
   if (command.request.scoring) request.logits_from = command.request.scoring->from;
   executor->add(command.id, command.request, request.stop_tokens);
@@ -243,6 +245,8 @@ void Engine::State::deliver(const std::vector<Event>& events,
   for (const Event& event : events) {
     if (const auto* token = std::get_if<TokenSampled>(&event)) {
       on_token(*token, executor->outputs()[row_of.at(token->request)]);
+    } else if (const auto* started = std::get_if<RequestStarted>(&event)) {
+      on_started(*started);
     } else if (const auto* finished = std::get_if<RequestFinished>(&event)) {
       on_finished(*finished);
     }
@@ -255,6 +259,10 @@ void Engine::State::on_token(const TokenSampled& event, RowOutput& output) {
   flight.has_token = true;
   output.token.token = event.token;
   if (flight.answer.add(std::move(output.token))) core->finish(event.request);
+}
+
+void Engine::State::on_started(const RequestStarted& event) {
+  flights.at(event.request).answer.set_cached_tokens(event.cached_tokens);
 }
 
 void Engine::State::on_finished(const RequestFinished& event) {
@@ -302,6 +310,11 @@ void Engine::State::publish() {
   stats.waiting = core->num_waiting();
   stats.blocks_used = capacity.used_blocks();
   stats.blocks_total = capacity.num_blocks;
+  stats.blocks_cached = capacity.cached_blocks;
+  stats.computed_tokens = counters.computed_tokens;
+  stats.prefix_queries = counters.prefix_queries;
+  stats.prefix_hits = counters.prefix_hits;
+  stats.prefix_evictions = core->kv().cache_counters().evicted_blocks;
   stats.steps = counters.steps;
   stats.prompt_tokens = counters.prompt_tokens;
   stats.generated_tokens = counters.generated_tokens;
@@ -368,8 +381,10 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
       .context_tokens = static_cast<std::int32_t>(info.context),
       .token_budget = static_cast<std::int32_t>(info.max_batch_tokens),
       .max_rows = static_cast<std::int32_t>(info.max_batch_rows),
+      .prefix_cache = info.prefix_cache,
   };
-  QUIRE_TRY(state->core, EngineCore::create(core_options, state->log.get()));
+  QUIRE_TRY(state->core, EngineCore::create(core_options, state->log.get(),
+                                            {state->loaded.hasher.get(), state->loaded.cache_domain}));
   state->executor =
       std::make_unique<ModelExecutor>(*state->loaded.model, *state->loaded.store, *state->loaded.pool, info.cpu_tier);
   state->publish();

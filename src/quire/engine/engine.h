@@ -37,6 +37,7 @@ struct EngineOptions {
   std::int64_t max_batch_rows = 256;     ///< requests that run at once
   std::int64_t max_waiting = 1024;       ///< requests in the queue; one more is refused
   std::string cpu_tier;                  ///< empty: the best; else as QUIRE_CPU
+  bool prefix_cache = true;              ///< find and share prompt prefixes that were computed before
   bool reference_arithmetic = false;     ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
   std::string command_log;               ///< a file to which the core's commands are written; empty: none
   std::function<void(double)> progress;  ///< the fraction loaded; from the opening thread
@@ -57,6 +58,7 @@ struct EngineInfo {
   std::uint64_t free_memory_bytes = 0;  ///< when the engine was opened
   std::string kv_memory_why;            ///< how kv_bytes was chosen
   std::int64_t max_batch_tokens = 0, max_batch_rows = 0;
+  bool prefix_cache = false;
   std::string chat_template_fault;  ///< why the file's chat template cannot be used; empty: there is none, or it can
 };
 
@@ -64,10 +66,14 @@ struct EngineInfo {
 struct EngineStats {
   std::int64_t running = 0, waiting = 0;
   std::int64_t blocks_used = 0, blocks_total = 0;
+  std::int64_t blocks_cached = 0;  ///< not used, with content that a request may find
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, preemptions = 0;
   std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_failed = 0, refused = 0;
-  std::uint64_t step_ns = 0;      ///< time spent in steps
-  std::uint64_t plan_digest = 0;  ///< over all plans so far: equal for equal command logs
+  std::uint64_t computed_tokens = 0;                  ///< of all steps
+  std::uint64_t prefix_queries = 0, prefix_hits = 0;  ///< tokens looked up in the prefix cache, and found
+  std::uint64_t prefix_evictions = 0;                 ///< cached blocks given up for new content
+  std::uint64_t step_ns = 0;                          ///< time spent in steps
+  std::uint64_t plan_digest = 0;                      ///< over all plans so far: equal for equal command logs
 };
 
 /// Why a request was not taken.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "quire/base/checked.h"
+#include "quire/engine/cache_domain.h"
 #include "quire/engine/memory.h"
 #include "quire/engine/tokenizer_data.h"
 
@@ -147,6 +148,11 @@ Result<Loaded> load(const EngineOptions& options) {
   QUIRE_TRY_VOID(plan_kv(options, layout.block_bytes(), info));
   loaded.store = std::make_unique<attention::KvStore>(layout, info.num_blocks + 1);
   touch(*loaded.pool, *loaded.store);
+  if (options.prefix_cache) {
+    QUIRE_TRY(loaded.hasher, Sha256Hasher::create());
+    loaded.cache_domain = domain_digest(*loaded.hasher, {file.image(), layout, options.reference_arithmetic});
+  }
+  info.prefix_cache = options.prefix_cache;
 
   info.model_name = config.name.empty() ? config.architecture : config.name;
   info.architecture = config.architecture;

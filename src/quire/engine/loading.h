@@ -8,6 +8,7 @@
 #include "quire/attention/kv_store.h"
 #include "quire/base/thread_pool.h"
 #include "quire/engine/engine.h"
+#include "quire/engine/sha256_hasher.h"
 #include "quire/model/model.h"
 #include "quire/text/chat_template.h"
 #include "quire/text/tokenizer.h"
@@ -21,6 +22,8 @@ struct Loaded {
   std::optional<ChatTemplate> chat_template;
   std::unique_ptr<model::Model> model;
   std::unique_ptr<attention::KvStore> store;
+  std::unique_ptr<Sha256Hasher> hasher;  ///< null without a prefix cache
+  BlockKey cache_domain;
 };
 
 /// An error names the option, key or tensor at fault and what to do.

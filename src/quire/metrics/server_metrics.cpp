@@ -67,6 +67,8 @@ struct ServerMetrics::State {
   Gauge& running = gauge("quire_requests_running", "Requests that take part in steps.");
   Gauge& waiting = gauge("quire_requests_waiting", "Requests in the queue.");
   Gauge& blocks_used = gauge("quire_kv_blocks_used", "KV blocks held by requests.");
+  Gauge& blocks_cached =
+      gauge("quire_kv_blocks_cached", "KV blocks that nobody holds, with content that a request may find.");
   Gauge& blocks_total = gauge("quire_kv_blocks", "KV blocks in the pool.");
   Gauge& ready = gauge("quire_ready", "1 if new requests are taken, 0 while loading or draining.");
   Gauge& connections = gauge("quire_http_connections", "Open client connections.");
@@ -74,6 +76,11 @@ struct ServerMetrics::State {
   Counter& step_seconds = counter("quire_engine_step_seconds_total", "Time spent in steps.");
   Counter& prompt_tokens = counter("quire_prompt_tokens_total", "Prompt tokens of requests.");
   Counter& generated_tokens = counter("quire_generated_tokens_total", "Tokens sampled.");
+  Counter& computed_tokens = counter("quire_computed_tokens_total", "Tokens computed in steps.");
+  Counter& prefix_queries = counter("quire_prefix_cache_queries_total", "Tokens looked up in the prefix cache.");
+  Counter& prefix_hits = counter("quire_prefix_cache_hits_total", "Tokens found in the prefix cache.");
+  Counter& prefix_evictions =
+      counter("quire_prefix_cache_evictions_total", "Cached KV blocks given up for new content.");
   Counter& preemptions = counter("quire_preemptions_total", "Requests preempted for want of KV blocks.");
   prometheus::Family<Counter>& finished = counters("quire_requests_finished_total", "Requests ended, by reason.", true);
   Counter& finished_stop = finished.Add({{"reason", "stop"}});
@@ -141,11 +148,16 @@ std::string ServerMetrics::text(const EngineSnapshot& engine) {
     s.running.Set(static_cast<double>(engine.running));
     s.waiting.Set(static_cast<double>(engine.waiting));
     s.blocks_used.Set(static_cast<double>(engine.blocks_used));
+    s.blocks_cached.Set(static_cast<double>(engine.blocks_cached));
     s.blocks_total.Set(static_cast<double>(engine.blocks_total));
     State::raise(s.steps, static_cast<double>(engine.steps));
     State::raise(s.step_seconds, seconds(engine.step_ns));
     State::raise(s.prompt_tokens, static_cast<double>(engine.prompt_tokens));
     State::raise(s.generated_tokens, static_cast<double>(engine.generated_tokens));
+    State::raise(s.computed_tokens, static_cast<double>(engine.computed_tokens));
+    State::raise(s.prefix_queries, static_cast<double>(engine.prefix_queries));
+    State::raise(s.prefix_hits, static_cast<double>(engine.prefix_hits));
+    State::raise(s.prefix_evictions, static_cast<double>(engine.prefix_evictions));
     State::raise(s.preemptions, static_cast<double>(engine.preemptions));
     State::raise(s.finished_stop, static_cast<double>(engine.finished_stop));
     State::raise(s.finished_length, static_cast<double>(engine.finished_length));

@@ -3,10 +3,13 @@
 // seconds, counters end in _total. Everything about the engine carries one label, `model`; no label ever comes from a
 // request.
 //
-//   gauges      quire_requests_running, quire_requests_waiting, quire_kv_blocks_used, quire_kv_blocks,
+//   gauges      quire_requests_running, quire_requests_waiting, quire_kv_blocks_used, quire_kv_blocks_cached,
+//   quire_kv_blocks,
 //               quire_http_connections, quire_ready
 //   counters    quire_engine_steps_total, quire_engine_step_seconds_total, quire_prompt_tokens_total,
-//               quire_generated_tokens_total, quire_preemptions_total,
+//               quire_generated_tokens_total, quire_computed_tokens_total, quire_preemptions_total,
+//               quire_prefix_cache_queries_total and quire_prefix_cache_hits_total (both in tokens),
+//               quire_prefix_cache_evictions_total (in blocks),
 //               quire_requests_finished_total{reason = stop | length | cancelled | failed},
 //               quire_requests_refused_total{reason = invalid | overloaded | stopping},
 //               quire_http_requests_total{route, status}, quire_unknown_request_fields_total{route}
@@ -26,9 +29,11 @@ namespace quire::metrics {
 /// The engine's own numbers at one moment. Those marked as counters only rise.
 struct EngineSnapshot {
   std::int64_t running = 0, waiting = 0;
-  std::int64_t blocks_used = 0, blocks_total = 0;
+  std::int64_t blocks_used = 0, blocks_total = 0, blocks_cached = 0;
   std::uint64_t steps = 0, step_ns = 0;                                                               // counters
   std::uint64_t prompt_tokens = 0, generated_tokens = 0, preemptions = 0;                             // counters
+  std::uint64_t computed_tokens = 0;                                                                  // counter
+  std::uint64_t prefix_queries = 0, prefix_hits = 0, prefix_evictions = 0;                            // counters
   std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_failed = 0;  // counters
 };
 

@@ -58,6 +58,7 @@ class GgufFile {
 
   std::uint32_t version() const;
   std::uint64_t file_bytes() const;
+  std::span<const std::byte> image() const;  ///< the whole file
   std::span<const GgufKey> keys() const;
   std::span<const GgufTensor> tensors() const;
 

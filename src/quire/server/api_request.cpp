@@ -78,7 +78,6 @@ constexpr std::string_view kWithoutEffect[] = {"user",
                                                "parallel_tool_calls",
                                                "prompt_cache_key",
                                                "cache_prompt",
-                                               "cache_salt",
                                                "priority",
                                                "request_id",
                                                "safety_identifier",
@@ -272,6 +271,8 @@ Result<CommonFields> read_common(ObjectReader& reader, const ModelFacts& facts) 
   if (stop_tokens) {
     QUIRE_TRY(fields.generate.stop_tokens, read_tokens(*stop_tokens, "stop_token_ids", facts));
   }
+  QUIRE_TRY(auto cache_salt, reader.optional_string("cache_salt", limits::kCacheSaltBytes));
+  fields.generate.cache_salt = cache_salt.value_or("");
   QUIRE_TRY(auto ignore_eos, reader.optional_bool("ignore_eos"));
   fields.generate.ignore_eos = ignore_eos.value_or(false);
   QUIRE_TRY(auto return_ids, reader.optional_bool("return_token_ids"));

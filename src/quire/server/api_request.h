@@ -5,7 +5,8 @@
 // Both endpoints: model, stream, stream_options.include_usage, max_tokens (0 only in completions with echo),
 // temperature [0, 100], top_p (0, 1], top_k (-1 and 0: all), min_p [0, 1], presence_penalty and frequency_penalty [-2,
 // 2], repetition_penalty (0, 10], logit_bias {"id": -100..100}, seed (-1: drawn), stop (a string or up to 16, of 1 to
-// 256 bytes without NUL), stop_token_ids, min_tokens, ignore_eos, return_token_ids; n and best_of must be 1. Chat:
+// 256 bytes without NUL), stop_token_ids, min_tokens, ignore_eos, return_token_ids, cache_salt (up to
+// 256 bytes; requests of different salts never share cached prefixes); n and best_of must be 1. Chat:
 // messages, max_completion_tokens, logprobs with top_logprobs (up to 20), add_generation_prompt, chat_template_kwargs.
 // Content is a string or an array of text parts, which are joined with a line feed, as vLLM and llama.cpp do; the role
 // developer is given to the template as system. Completions: prompt (a string, strings, token ids, or arrays of token
@@ -43,6 +44,7 @@ inline constexpr std::int64_t kTopLogprobs = 20;
 inline constexpr std::int64_t kMaxTokens = INT32_MAX;
 inline constexpr int kJsonDepth = 64;
 inline constexpr std::size_t kModelNameBytes = 512;
+inline constexpr std::size_t kCacheSaltBytes = 256;
 }  // namespace limits
 
 /// What both endpoints share.

@@ -419,15 +419,17 @@ TEST(Api, TokenizeAndDetokenizeAgree) {
 TEST(Api, MetricsCountByRouteAndStatus) {
   ApiWorld world;
   world.backend.stats_.running = 3;
+  world.backend.stats_.prefix_hits = 63;
   world.send(make_get("/health"));
   world.send(make_get("/nowhere"));
   world.post(kChat, "{}");
   auto exchange = world.send(make_get("/metrics"));
   EXPECT_TRUE(exchange->response.content_type.starts_with("text/plain; version=0.0.4"));
-  for (const char* line : {"quire_http_requests_total{route=\"/health\",status=\"200\"} 1\n",
-                           "quire_http_requests_total{route=\"other\",status=\"404\"} 1\n",
-                           "quire_http_requests_total{route=\"/v1/chat/completions\",status=\"400\"} 1\n",
-                           "quire_requests_running{model=\"tiny\"} 3\n"}) {
+  for (const char* line :
+       {"quire_http_requests_total{route=\"/health\",status=\"200\"} 1\n",
+        "quire_http_requests_total{route=\"other\",status=\"404\"} 1\n",
+        "quire_http_requests_total{route=\"/v1/chat/completions\",status=\"400\"} 1\n",
+        "quire_requests_running{model=\"tiny\"} 3\n", "quire_prefix_cache_hits_total{model=\"tiny\"} 63\n"}) {
     EXPECT_NE(exchange->response.body.find(line), std::string::npos) << line;
   }
 }

@@ -1,0 +1,41 @@
+#include "quire/engine/cache_domain.h"
+
+#include <vector>
+
+namespace quire::engine {
+namespace {
+
+class Fields {
+ public:
+  void add(std::uint64_t number) {
+    put(8);
+    put(number);
+  }
+  void add(std::span<const std::byte> bytes) {
+    put(bytes.size());
+    message_.insert(message_.end(), bytes.begin(), bytes.end());
+  }
+  std::span<const std::byte> message() const { return message_; }
+
+ private:
+  void put(std::uint64_t number) {
+    for (int shift = 0; shift < 64; shift += 8) message_.push_back(static_cast<std::byte>(number >> shift & 0xFF));
+  }
+  std::vector<std::byte> message_;
+};
+
+}  // namespace
+
+BlockKey domain_digest(const BlockHasher& hasher, const CacheDomain& domain) {
+  const attention::KvLayout& layout = domain.layout;
+  Fields fields;  // always the same ones in this order, each with its length
+  fields.add(kArithmeticRevision);
+  fields.add(hasher.hash(domain.model_file).bytes);
+  fields.add(std::as_bytes(std::span(attention::to_string(layout.type))));
+  for (std::int64_t number : {layout.num_layers, layout.num_kv_heads, layout.head_dim, layout.block_size})
+    fields.add(static_cast<std::uint64_t>(number));
+  fields.add(std::uint64_t{domain.reference_arithmetic});
+  return hasher.hash(fields.message());
+}
+
+}  // namespace quire::engine

@@ -1,0 +1,29 @@
+#pragma once
+// The domain of cached KV blocks: everything beside tokens and salt that decides a block's bits. Blocks of different
+// domains are never taken for each other.
+//
+// The digest is SHA-256 over tagged, length-prefixed fields: the arithmetic revision; the whole model file (weights,
+// tokenizer, RoPE settings and architecture are all in it; two files of the same name are two models); the KV type and
+// layout (layers, KV heads, head dimension, block size); and whether weights are computed in f32. Nothing that leaves
+// the bits alone is part of it: threads, CPU tier, batch limits, context, pool size.
+
+#include <cstddef>
+#include <span>
+
+#include "quire/attention/kv_store.h"
+#include "quire/kv/block_key.h"
+
+namespace quire::engine {
+
+/// Raised whenever any bit of the K and V that a model computes changes.
+inline constexpr std::uint32_t kArithmeticRevision = 1;
+
+struct CacheDomain {
+  std::span<const std::byte> model_file;
+  attention::KvLayout layout;
+  bool reference_arithmetic = false;
+};
+
+BlockKey domain_digest(const BlockHasher& hasher, const CacheDomain& domain);
+
+}  // namespace quire::engine

@@ -1,0 +1,53 @@
+#include "quire/engine/cache_domain.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "quire/engine/sha256_hasher.h"
+
+namespace quire::engine {
+namespace {
+
+std::string hex(const BlockKey& key) {
+  std::string text;
+  for (std::byte byte : key.bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    text += kDigits[std::to_integer<int>(byte) >> 4];
+    text += kDigits[std::to_integer<int>(byte) & 15];
+  }
+  return text;
+}
+
+// FIPS 180-4 and the examples of NIST.
+TEST(Sha256Hasher, GivesTheStandardsDigests) {
+  const auto hasher = *Sha256Hasher::create();
+  const auto of = [&](std::string_view text) { return hex(hasher->hash(std::as_bytes(std::span(text)))); };
+  EXPECT_EQ(of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(CacheDomain, EveryFieldCounts) {
+  const auto hasher = *Sha256Hasher::create();
+  const std::string model = "weights", same = "weights", other = "weightz";
+  const attention::KvLayout layout{.num_layers = 2, .num_kv_heads = 3, .head_dim = 64, .block_size = 16};
+  const auto digest = [&](const std::string& file, const attention::KvLayout& kv, bool reference) {
+    return domain_digest(*hasher, {std::as_bytes(std::span(file)), kv, reference});
+  };
+  const BlockKey plain = digest(model, layout, false);
+  EXPECT_EQ(plain, digest(same, layout, false));
+  EXPECT_NE(plain, digest(other, layout, false));  // B20: two models under one name
+  EXPECT_NE(plain, digest(model, layout, true));
+  for (std::int64_t attention::KvLayout::*field : {&attention::KvLayout::num_layers, &attention::KvLayout::num_kv_heads,
+                                                   &attention::KvLayout::head_dim, &attention::KvLayout::block_size}) {
+    attention::KvLayout changed = layout;
+    changed.*field *= 2;
+    EXPECT_NE(plain, digest(model, changed, false));
+  }
+  attention::KvLayout f32 = layout;
+  f32.type = attention::KvType::f32;
+  EXPECT_NE(plain, digest(model, f32, false));
+}
+
+}  // namespace
+}  // namespace quire::engine
