@@ -121,6 +121,23 @@ TEST(PrefixCache, RequestsThatArriveTogetherComputeTheirCommonPrefixOnce) {
   EXPECT_EQ(cached, 7 * 320);
 }
 
+// B30: samples of one prompt repeated its prefill.
+TEST(PrefixCache, B30EightSamplesComputeTheirPromptOnceAndEqualEightSingles) {
+  const TinyModelFile model("qwen2");
+  auto engine = open({.model_path = model.path()});
+  auto uncached = open({.model_path = model.path(), .prefix_cache = false});
+  std::vector<GenerateRequest> samples;
+  for (std::uint64_t k = 0; k < 8; ++k) {
+    samples.push_back(request_for(random_prompt(8, 400), 6));
+    samples.back().sampling.temperature = 1;
+    samples.back().sampling.seed = 5 + k;
+  }
+  const auto answers = run_all(*engine, samples);
+  // 400 tokens are 25 blocks: all but the last token is found by the others.
+  EXPECT_EQ(engine->stats().computed_tokens, 400u + 7 * 1 + 8 * 5);
+  for (std::size_t k = 0; k < 8; ++k) expect_same(run_one(*uncached, samples[k]), answers[k]);
+}
+
 // P03: a prefix computed by a busy request could not be used by another.
 TEST(PrefixCache, P03APrefixOfARunningRequestIsFound) {
   const TinyModelFile model("llama");

@@ -125,10 +125,13 @@ Result<void> refuse_not_built(ObjectReader& reader) {
   return {};
 }
 
-Result<void> must_be_one(ObjectReader& reader, std::string_view name) {
-  QUIRE_TRY(auto count, reader.optional_int(name));
-  if (!count || *count == 1) return {};
-  return field_error(name, cat("found ", *count, ", wanted 1: several answers to one prompt are not supported yet"));
+Result<void> read_choice_count(ObjectReader& reader, CommonFields& fields) {
+  QUIRE_TRY(auto count, reader.optional_int("n", {1, limits::kChoices}));
+  fields.num_choices = static_cast<std::size_t>(count.value_or(1));
+  QUIRE_TRY(auto best_of, reader.optional_int("best_of"));
+  if (!best_of || *best_of == count.value_or(1)) return {};
+  return field_error("best_of", cat("found ", *best_of, ", wanted the same as 'n', ", fields.num_choices,
+                                    ": every answer that is made is returned"));
 }
 
 Result<TokenId> read_token(const Value& value, const std::string& path, const ModelFacts& facts) {
@@ -249,8 +252,7 @@ Result<void> read_lengths(ObjectReader& reader, engine::GenerateRequest& request
 
 Result<CommonFields> read_common(ObjectReader& reader, const ModelFacts& facts) {
   CommonFields fields;
-  QUIRE_TRY_VOID(must_be_one(reader, "n"));
-  QUIRE_TRY_VOID(must_be_one(reader, "best_of"));
+  QUIRE_TRY_VOID(read_choice_count(reader, fields));
   QUIRE_TRY_VOID(refuse_not_built(reader));
   QUIRE_TRY(auto model, reader.optional_string("model", limits::kModelNameBytes));
   fields.model = model.value_or("");

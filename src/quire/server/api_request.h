@@ -6,7 +6,8 @@
 // temperature [0, 100], top_p (0, 1], top_k (-1 and 0: all), min_p [0, 1], presence_penalty and frequency_penalty [-2,
 // 2], repetition_penalty (0, 10], logit_bias {"id": -100..100}, seed (-1: drawn), stop (a string or up to 16, of 1 to
 // 256 bytes without NUL), stop_token_ids, min_tokens, ignore_eos, return_token_ids, cache_salt (up to
-// 256 bytes; requests of different salts never share cached prefixes); n and best_of must be 1. Chat:
+// 256 bytes; requests of different salts never share cached prefixes); n (up to 16, and with
+// several prompts up to 128 answers in all), best_of (only the same as n). Chat:
 // messages, max_completion_tokens, logprobs with top_logprobs (up to 20), add_generation_prompt, chat_template_kwargs.
 // Content is a string or an array of text parts, which are joined with a line feed, as vLLM and llama.cpp do; the role
 // developer is given to the template as system. Completions: prompt (a string, strings, token ids, or arrays of token
@@ -36,6 +37,7 @@ namespace limits {
 inline constexpr std::size_t kMessages = 4096;
 inline constexpr std::size_t kContentParts = 1024;
 inline constexpr std::size_t kPrompts = 128;
+inline constexpr std::int64_t kChoices = 16;
 inline constexpr std::size_t kStops = 16;
 inline constexpr std::size_t kStopBytes = 256;
 inline constexpr std::size_t kStopTokens = 256;
@@ -52,6 +54,7 @@ struct CommonFields {
   std::string model;  ///< empty: not given
   bool stream = false;
   bool include_usage = false;
+  std::size_t num_choices = 1;
   bool seed_given = false;  ///< else one is to be drawn
   bool return_token_ids = false;
   std::size_t num_unknown = 0;       ///< fields that were ignored

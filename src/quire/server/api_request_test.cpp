@@ -36,7 +36,8 @@ const BadField kBadFields[] = {
     {R"("n":1.5)", "n"},
     {R"("n":"2")", "n"},
     {R"("n":true)", "n"},
-    {R"("n":2)", "n"},
+    {R"("n":17)", "n"},
+    {R"("n":2,"best_of":3)", "best_of"},
     {R"("best_of":10000,"logprobs":null)", "best_of"},
     {R"("max_tokens":9223372036854775808)", "max_tokens"},
     {R"("max_tokens":-5)", "max_tokens"},
@@ -117,6 +118,17 @@ TEST(ApiRequest, FieldsThatAskForNothingAreTaken) {
     EXPECT_EQ(world.backend.submissions[0].request.sampling.top_k, 0);
     EXPECT_EQ(world.metrics.text({}).find("quire_unknown_request_fields_total{"), std::string::npos);
   }
+}
+
+TEST(ApiRequest, ChoicesAndPromptsTogetherAreLimited) {
+  ApiWorld world;
+  std::string prompts = "[65]";
+  for (int i = 1; i < 8; ++i) prompts += ",[65]";
+  EXPECT_EQ(world.post(kCompletions, cat("{\"n\":16,\"prompt\":[", prompts, "]}"))->response.status, 0);
+  EXPECT_EQ(world.backend.submissions.size(), 128u);
+  const auto refused = world.post(kCompletions, cat("{\"n\":16,\"prompt\":[", prompts, ",[65]]}"));
+  EXPECT_EQ(refused->response.status, 400);
+  EXPECT_EQ(world.backend.submissions.size(), 128u);
 }
 
 TEST(ApiRequest, UnknownFieldsAreIgnoredAndCounted) {

@@ -188,6 +188,31 @@ TEST(Api, SeveralPromptsBecomeChoicesInTheirOrder) {
   EXPECT_EQ(*body.find("usage")->find("prompt_tokens"), json::Value(3));
 }
 
+TEST(Api, NAnswersAreChoicesWithSeedsOfTheirOwnAndOnePromptInTheUsage) {
+  for (const char* path : {kChat, kCompletions}) {
+    ApiWorld world;
+    const std::string fields = R"("n":3,"best_of":3,"seed":9223372036854775806)";
+    auto exchange = world.post(path, path == kChat ? chat_body(fields) : completion_body(fields));
+    ASSERT_EQ(world.backend.submissions.size(), 3u);
+    const auto& submissions = world.backend.submissions;
+    EXPECT_EQ(submissions[0].request.sampling.seed, 9223372036854775806u);
+    EXPECT_EQ(submissions[1].request.sampling.seed, 9223372036854775807u);
+    EXPECT_EQ(submissions[2].request.sampling.seed, 0u) << "seeds go round within what a request may ask for";
+    EXPECT_EQ(submissions[2].request.prompt, submissions[0].request.prompt);
+    const auto prompt_tokens = static_cast<std::int64_t>(submissions[0].request.prompt.size());
+    world.reply(2, "c", Finish{});
+    world.reply(0, "a", Finish{});
+    EXPECT_FALSE(exchange->ended);
+    world.reply(1, "b", Finish{});
+    ASSERT_TRUE(exchange->ended);
+    const json::Value body = parsed(exchange->response.body);
+    ASSERT_EQ(body.find("choices")->as_array().size(), 3u);
+    EXPECT_EQ(*body.find("choices")->as_array()[2].find("index"), json::Value(2));
+    EXPECT_EQ(*body.find("usage")->find("prompt_tokens"), json::Value(prompt_tokens));
+    EXPECT_EQ(*body.find("usage")->find("completion_tokens"), json::Value(3));
+  }
+}
+
 TEST(Api, AFailureAfterTheStartComesAsAnEventAndDone) {
   ApiWorld world;
   auto exchange = world.post(kChat, chat_body(R"("stream":true)"));

@@ -215,10 +215,12 @@ std::string Generation::take_logprobs(Choice& choice) const {
 
 std::string Generation::usage_json() const {
   std::int64_t prompt = 0, completion = 0, cached = 0;
-  for (const Choice& choice : choices_) {
-    prompt += choice.usage.prompt_tokens;
-    completion += choice.usage.completion_tokens;
-    cached += choice.usage.cached_tokens;
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const engine::Usage& usage = choices_[i].usage;
+    completion += usage.completion_tokens;
+    if (i % call_.choices_per_prompt != 0) continue;
+    prompt += usage.prompt_tokens;
+    cached += usage.cached_tokens;
   }
   return cat("{\"prompt_tokens\":", prompt, ",\"completion_tokens\":", completion,
              ",\"total_tokens\":", prompt + completion, ",\"prompt_tokens_details\":{\"cached_tokens\":", cached, "}}");

@@ -6,7 +6,9 @@
 // empty chunk with finish_reason; then, if asked for, one chunk with usage and no choices; then [DONE]. An error after
 // the start comes as {"error": ...} and [DONE].
 //
-// Beside OpenAI's fields: `seed` (the one used; choice i of several prompts used seed + i if it was drawn),
+// Usage counts each prompt once, however many choices it has.
+//
+// Beside OpenAI's fields: `seed` (choice_seed() in prepare.h says which choice used which),
 // `stop_reason` of a choice (the stop string, the stop token's id, or null), and with return_token_ids `token_ids` and
 // `prompt_token_ids`.
 //
@@ -48,7 +50,8 @@ struct Call {
   bool logprobs = false;
   bool echo = false;
   bool return_token_ids = false;
-  std::vector<Choice> choices;  ///< not empty
+  std::size_t choices_per_prompt = 1;
+  std::vector<Choice> choices;  ///< not empty; those of the first prompt, then those of the next
 };
 
 class Generation {

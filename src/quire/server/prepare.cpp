@@ -65,7 +65,17 @@ Call make_call(Call::Kind kind, const CommonFields& common, const PrepareContext
   call.include_usage = common.include_usage;
   call.logprobs = common.generate.top_logprobs.has_value();
   call.return_token_ids = common.return_token_ids;
+  call.choices_per_prompt = common.num_choices;
   return call;
+}
+
+/// Adds the prompt's choices, the first of which has `seed`. They find each other's prompt in the prefix cache: the
+/// scheduler lets one compute it while the others wait for its blocks.
+void add_choices(Call& call, Call::Choice choice, std::uint64_t seed) {
+  for (std::size_t k = 0; k < call.choices_per_prompt; ++k) {
+    choice.request.sampling.seed = choice_seed(seed, k);
+    call.choices.push_back(choice);
+  }
 }
 
 Outcome<std::vector<TokenId>> chat_tokens(const ChatRequest& request, const Backend& backend) {
@@ -152,9 +162,8 @@ Prepared prepare_chat(std::string_view body, const PrepareContext& context) {
   Call call = make_call(Call::Kind::chat, request->common, context);
   Call::Choice choice{.request = std::move(request->common.generate)};
   choice.request.prompt = std::move(prompt);
-  choice.request.sampling.seed = call.seed;
   if (call.return_token_ids) choice.prompt = choice.request.prompt;
-  call.choices.push_back(std::move(choice));
+  add_choices(call, std::move(choice), call.seed);
   return {std::move(call), unknown};
 }
 
@@ -168,13 +177,17 @@ Prepared prepare_completion(std::string_view body, const PrepareContext& context
 
   Call call = make_call(Call::Kind::completion, request->common, context);
   call.echo = request->echo;
+  if (request->prompts.size() * call.choices_per_prompt > limits::kPrompts) {
+    return {invalid_field("n", cat("found ", call.choices_per_prompt, " for each of ", request->prompts.size(),
+                                   " prompts, wanted at most ", limits::kPrompts, " answers in all")),
+            unknown};
+  }
   for (std::size_t i = 0; i < request->prompts.size(); ++i) {
     auto choice = completion_choice(*request, request->prompts[i], context.backend);
     if (auto* error = std::get_if<ApiError>(&choice)) return {std::move(*error), unknown};
-    engine::GenerateRequest& generate = std::get<1>(choice).request;
     // A drawn seed differs from prompt to prompt, so that the same prompt sent twice gives two samples.
-    generate.sampling.seed = request->common.seed_given ? call.seed : call.seed + i;
-    call.choices.push_back(std::get<1>(std::move(choice)));
+    const std::size_t first = request->common.seed_given ? 0 : i * call.choices_per_prompt;
+    add_choices(call, std::get<1>(std::move(choice)), choice_seed(call.seed, first));
   }
   return {std::move(call), unknown};
 }
