@@ -69,14 +69,15 @@ TEST(PrefixCache, B24ColdWarmPartlyCachedAndUncachedAnswersHaveTheSameBits) {
       const Collected partial_without = run_one(*uncached, request_for(partial));
       const Collected cold = run_one(*cached, request_for(prompt));
       EXPECT_EQ(cold.usage.cached_tokens, 0);
+      const std::int64_t filled = 107 / block_size * block_size;  // the last of 108 tokens has no KV
       expect_same(without, cold);
       for (int i = 0; i < 4; ++i) {
         const Collected warm = run_one(*cached, request_for(prompt));
-        EXPECT_EQ(warm.usage.cached_tokens, 99);
+        EXPECT_EQ(warm.usage.cached_tokens, std::min<std::int64_t>(99, filled));
         expect_same(without, warm);
       }
       const Collected partly = run_one(*cached, request_for(partial));
-      EXPECT_EQ(partly.usage.cached_tokens, 77);
+      EXPECT_EQ(partly.usage.cached_tokens, std::min<std::int64_t>(77, filled));
       expect_same(partial_without, partly);
       EXPECT_EQ(uncached->stats().prefix_hits, 0u);
       EXPECT_EQ(cached->stats().blocks_used, 0);
@@ -93,7 +94,10 @@ TEST(PrefixCache, AConversationFindsItsOwnAnswer) {
   for (int turn = 0; turn < 4; ++turn) {
     const Collected answer = run_one(*engine, request_for(history, 20));
     expect_same(run_one(*uncached, request_for(history, 20)), answer);
-    if (turn > 0) EXPECT_GE(answer.usage.cached_tokens, (static_cast<int>(history.size()) - 12) / 16 * 16);
+    const auto known = static_cast<std::int32_t>(history.size()) - 8;  // a turn adds seven, and the last token had no KV
+    if (turn > 0) {
+      EXPECT_GE(answer.usage.cached_tokens, known / 16 * 16);
+    }
     for (TokenId token : answer.ids()) history.push_back(token);
     for (TokenId token : random_prompt(static_cast<std::uint64_t>(10 + turn), 7)) history.push_back(token);
   }
@@ -242,7 +246,7 @@ TEST(PrefixCache, P01UnderConcurrentEvictionNobodyGetsForeignContent) {
   const TinyModelFile model("llama");
   auto uncached = open({.model_path = model.path(), .prefix_cache = false});
   const auto per_token = static_cast<std::uint64_t>(uncached->info().kv_bytes_per_token);
-  auto engine = open({.model_path = model.path(), .kv_memory_bytes = 20 * 16 * per_token, .threads = 2});
+  auto engine = open({.model_path = model.path(), .threads = 2, .kv_memory_bytes = 20 * 16 * per_token});
   const auto conversation = [](std::uint64_t i) { return request_for(random_prompt(1000 + i, 70), 12); };
   for (std::uint64_t i = 0; i < 20; ++i) run_one(*engine, conversation(i));
   for (std::uint64_t round = 0; round < 20; ++round) {

@@ -108,9 +108,9 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
         .threads = static_cast<int>(rng.between(1, 3)),
         .kv_memory_bytes = tight_pool(requests, block_size, rng, reference->info().kv_bytes_per_token),
         .block_size = block_size,
-        .prefix_cache = rng.chance(0.7),
         .max_batch_tokens = rng.chance(0.3) ? rng.between(1, 20) : rng.between(20, 200),
         .max_batch_rows = rng.between(3, 12),
+        .prefix_cache = rng.chance(0.7),
     });
     const auto together = run_all(*mixed, requests);
     for (std::size_t i = 0; i < requests.size(); ++i) {
