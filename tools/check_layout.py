@@ -21,7 +21,6 @@ OWNERS = {
     r"boost/(beast|asio)": {"server"},
     r"boost/json": {"json"},
     r"boost/(?!beast|asio|json)": {"server"},
-    r"pcre2": {"text"},
     r"utf8proc": {"text"},
     r"prometheus/": {"metrics"},
     r"openssl/": {"engine"},

@@ -94,7 +94,8 @@ TEST(PrefixCache, AConversationFindsItsOwnAnswer) {
   for (int turn = 0; turn < 4; ++turn) {
     const Collected answer = run_one(*engine, request_for(history, 20));
     expect_same(run_one(*uncached, request_for(history, 20)), answer);
-    const auto known = static_cast<std::int32_t>(history.size()) - 8;  // a turn adds seven, and the last token had no KV
+    const auto known =
+        static_cast<std::int32_t>(history.size()) - 8;  // a turn adds seven, and the last token had no KV
     if (turn > 0) {
       EXPECT_GE(answer.usage.cached_tokens, known / 16 * 16);
     }

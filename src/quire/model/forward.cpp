@@ -34,6 +34,9 @@ class Step {
       project_qkv(layer);
       rotate_heads(layer, config_.layers[i]);
       attend(static_cast<std::int64_t>(i), config_.layers[i]);
+      if (i + 1 == pass_.weights.layers.size()) keep_wanted_rows();
+      if (num_rows_ == 0) return;
+      for_rows(num_rows_, [&](std::int64_t row) { finish_row(scratch_.attended, row); });
       project(layer.attn_out, scratch_.attended);
       add_product(layer.post_attn_norm, [&](std::int64_t row) { norm_row(row, layer.ffn_norm); });
       feed_forward(layer);
@@ -150,7 +153,23 @@ class Step {
     call.scale = config_.attention_scale;
     call.window = layer_config.window;
     attention::paged_attention(worker_, pass_.tier, store_, layer, call, scratch_.attention);
-    for_rows(num_rows_, [&](std::int64_t row) { finish_row(scratch_.attended, row); });
+  }
+
+  /// Once the last layer's attention is done only rows whose logits are wanted go on; they move to the front.
+  void keep_wanted_rows() {
+    const auto num_wanted = static_cast<std::int64_t>(input_.logit_rows.size());
+    if (num_wanted == num_rows_) return;
+    if (worker_.index() == 0) {
+      // Rows rise, so none is overwritten before it has moved.
+      for (std::int64_t i = 0; i < num_wanted; ++i) {
+        const std::int64_t row = input_.logit_rows[static_cast<std::size_t>(i)];
+        std::copy_n(residual(row), config_.hidden, residual(i));
+        std::copy_n(scratch_.attended.row(row), scratch_.attended.cols(), scratch_.attended.row(i));
+      }
+    }
+    worker_.barrier();
+    num_rows_ = num_wanted;
+    only_wanted_rows_ = true;
   }
 
   /// product = weights * input
@@ -183,8 +202,9 @@ class Step {
     });
   }
 
+  /// The rows that have come here are the wanted ones.
   void output_head() {
-    const auto num_wanted = static_cast<std::int64_t>(input_.logit_rows.size());
+    const std::int64_t num_wanted = num_rows_;
     for (std::int64_t first = 0; first < num_wanted; first += scratch_.logit_slice) {
       logits_of(first, std::min(scratch_.logit_slice, num_wanted - first));
     }
@@ -192,23 +212,25 @@ class Step {
 
   /// Computes the logits of the wanted rows [first, first + count) and hands them out.
   void logits_of(std::int64_t first, std::int64_t count) {
-    auto row_of = [&](std::int64_t i) { return input_.logit_rows[static_cast<std::size_t>(first + i)]; };
     for_rows(count, [&](std::int64_t i) {
-      ops_.rms_norm(residual(row_of(i)), pass_.weights.output_norm.data(), config_.rms_eps, config_.hidden,
+      ops_.rms_norm(residual(first + i), pass_.weights.output_norm.data(), config_.rms_eps, config_.hidden,
                     scratch_.final.row(i));
-      if (!scratch_.final.finish_row(pass_.tier, i)) fail_row(row_of(i));
+      if (!scratch_.final.finish_row(pass_.tier, i)) fail_row(first + i);
     });
     float* logits = scratch_.logits.as<float>();
     const std::array outputs{MatmulOutput{&pass_.weights.output_head(), nullptr, logits, config_.vocab_size}};
     ops::matmul(worker_, pass_.tier, scratch_.final.view(count), outputs);
     worker_.for_each(count, 1, [&](std::int64_t i) {
-      if (!ops_.all_finite(logits + i * config_.vocab_size, config_.vocab_size)) fail_row(row_of(i));
+      if (!ops_.all_finite(logits + i * config_.vocab_size, config_.vocab_size)) fail_row(first + i);
     });
     if (input_.on_logits) input_.on_logits(worker_, LogitsSlice{first, count, logits});
     worker_.barrier();  // the next slice overwrites the logits
   }
 
-  void fail_row(std::int64_t row) { scratch_.row_failed[static_cast<std::size_t>(row)] = 1; }
+  void fail_row(std::int64_t row) {
+    if (only_wanted_rows_) row = input_.logit_rows[static_cast<std::size_t>(row)];
+    scratch_.row_failed[static_cast<std::size_t>(row)] = 1;
+  }
 
   Worker& worker_;
   const ForwardPass& pass_;
@@ -217,7 +239,8 @@ class Step {
   Scratch& scratch_;
   attention::KvStore& store_;
   const ForwardInput& input_;
-  const std::int64_t num_rows_;
+  std::int64_t num_rows_;          ///< of the rows that still go on
+  bool only_wanted_rows_ = false;  ///< the rows are those of input.logit_rows
 };
 
 /// Whether one of the layers' matrices wants int8 activations.

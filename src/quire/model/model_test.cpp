@@ -151,6 +151,28 @@ TEST_P(EveryKindOfModel, BlockSizesAndBlockIdsGiveTheSameBits) {
   }
 }
 
+TEST_P(EveryKindOfModel, ARowsLogitsDoNotDependOnWhichOthersAreWanted) {
+  const auto all = logits_of(image_, {}, tokens_);
+  ThreadPool pool(2);
+  auto model = load(image_, pool, options_for(supported_tiers().back()));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  for (std::size_t from : {std::size_t{0}, std::size_t{20}, tokens_.size() - 1, tokens_.size()}) {
+    SequenceRunner runner(**model, pool, {});
+    const auto middle = std::span(tokens_).first(30), rest = std::span(tokens_).subspan(30);
+    std::vector<float> wanted(all.begin(), all.end());
+    auto copy_from = [&](std::size_t at) {
+      return [&wanted, at](std::size_t, std::size_t index, std::span<const float> row) {
+        std::copy(row.begin(), row.end(), wanted.begin() + static_cast<std::ptrdiff_t>((at + index) * 100));
+      };
+    };
+    const SequenceRunner::Piece pieces[] = {{0, middle, from}, {0, rest, from > 30 ? from - 30 : 0}};
+    std::fill(wanted.begin() + static_cast<std::ptrdiff_t>(from * 100), wanted.end(), 0.0f);
+    runner.step({&pieces[0], 1}, copy_from(0));
+    runner.step({&pieces[1], 1}, copy_from(30));
+    EXPECT_TRUE(same_bits(all, wanted)) << from;
+  }
+}
+
 TEST_P(EveryKindOfModel, ASequenceInABatchGetsTheBitsItGetsAlone) {
   const CpuTier tier = supported_tiers().back();
   ThreadPool pool(2);
@@ -237,6 +259,11 @@ TEST(Model, ARowThatIsNotFiniteFailsAloneAndLeavesTheOthersBits) {
   });
   EXPECT_EQ(failed, (std::vector<std::uint8_t>{0, 1, 0, 0, 0}));
   EXPECT_TRUE(same_bits(alone, together));
+
+  // The same when only the last row of each is wanted.
+  runner.reset();
+  const SequenceRunner::Piece last[] = {{0, good, 2}, {1, bad, 1}};
+  EXPECT_EQ(runner.step(last), (std::vector<std::uint8_t>{0, 0, 0, 0, 1}));
 }
 
 TEST(Model, AValueThatDoesNotFitTheKvFormatFailsItsRow) {

