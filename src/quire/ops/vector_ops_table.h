@@ -13,7 +13,7 @@ struct VectorOps {
   void (*add)(float* x, const float* y, std::int64_t n);
   /// x[i] *= factor
   void (*scale)(float* x, float factor, std::int64_t n);
-  /// out[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + e^-x)
+  /// out[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + e^-x). Here and below out may be gate.
   void (*silu_mul)(const float* gate, const float* up, std::int64_t n, float* out);
   /// out[i] = gelu_tanh(gate[i]) * up[i], gelu_tanh(x) = x/2 (1 + tanh(u)) = x / (1 + e^-2u) with
   /// u = sqrt(2 / pi) (x + 0.044715 x^3)
