@@ -132,12 +132,12 @@ std::string as_json(std::string_view name, const engine::EngineInfo& info, const
   json::Array list;
   for (const auto& row : rows) {
     list.emplace_back(json::Object{{"metric", row.metric},
-                                {"value", row.tokens_per_s},
-                                {"unit", "tokens/s"},
-                                {"median_ms", row.at(0.5)},
-                                {"p10_ms", row.at(0.1)},
-                                {"p90_ms", row.at(0.9)},
-                                {"samples", row.ms.size()}});
+                                   {"value", row.tokens_per_s},
+                                   {"unit", "tokens/s"},
+                                   {"median_ms", row.at(0.5)},
+                                   {"p10_ms", row.at(0.1)},
+                                   {"p90_ms", row.at(0.9)},
+                                   {"samples", row.ms.size()}});
   }
   return json::dump(json::Object{{"name", name},
                                  {"model", info.model_name},

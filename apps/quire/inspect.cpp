@@ -196,9 +196,9 @@ std::string as_json(const InspectFlags& flags, const model::GgufFile& file, cons
     json::Array tensors;
     for (const auto& tensor : file.tensors()) {
       tensors.emplace_back(json::Object{{"name", replace_invalid_utf8(tensor.name)},
-                                     {"type", info(tensor.dtype).name},
-                                     {"shape", shape_as_json(tensor)},
-                                     {"bytes", tensor.bytes}});
+                                        {"type", info(tensor.dtype).name},
+                                        {"shape", shape_as_json(tensor)},
+                                        {"bytes", tensor.bytes}});
     }
     out.append("tensors", std::move(tensors));
   }
