@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,22 +12,13 @@
 #include "quire/model/gguf.h"
 #include "quire/text/chat_prompt.h"
 #include "quire/text/chat_template.h"
-#include "tests/support/models.h"
+#include "tests/support/goldens.h"
 
 namespace quire {
 namespace {
 
+using test::read_json;
 using test::RealModel;
-
-json::Value read_json(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << path;
-  std::ostringstream text;
-  text << in.rdbuf();
-  auto value = json::parse(text.str());
-  EXPECT_TRUE(value.ok()) << path << ": " << (value.ok() ? "" : value.error().message);
-  return value.ok() ? *std::move(value) : json::Value(json::Array{});
-}
 
 std::vector<int> numbers(const std::vector<TokenId>& ids) {
   std::vector<int> out;

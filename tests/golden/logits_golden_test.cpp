@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <mutex>
-#include <sstream>
 
 #include "quire/base/cpu.h"
 #include "quire/engine/tokenizer_data.h"
@@ -20,44 +17,21 @@
 #include "quire/model/sequence_runner.h"
 #include "quire/ops/vector_ops.h"
 #include "quire/text/tokenizer.h"
-#include "tests/support/models.h"
+#include "tests/support/goldens.h"
 
 namespace quire {
 namespace {
 
 using model::SequenceRunner;
+using test::parse_json;
+using test::read_gzip;
+using test::read_json;
+using test::read_text;
 using test::RealModel;
 
 constexpr std::int64_t kWindow = 512;  ///< tokens of a window of the perplexity
 constexpr std::int64_t kChunk = 512;
 constexpr std::int64_t kMaxContext = 2560;  ///< the longest prompt with its answer has 2,470 tokens
-
-std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << path;
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-/// Unpacks with gzip(1), which every Debian has.
-std::string read_gzip(const std::string& path) {
-  std::string command = "gzip -dc '" + path + "'";
-  std::FILE* pipe = popen(command.c_str(), "r");
-  EXPECT_NE(pipe, nullptr);
-  if (pipe == nullptr) return "";
-  std::string text;
-  char buffer[1 << 16];
-  while (std::size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, count);
-  EXPECT_EQ(pclose(pipe), 0) << command;
-  return text;
-}
-
-json::Value parse_json(const std::string& text) {
-  auto value = json::parse(text);
-  EXPECT_TRUE(value.ok()) << value.error().message;
-  return value.ok() ? *std::move(value) : json::Value();
-}
 
 struct Candidate {
   TokenId token;
@@ -201,7 +175,7 @@ TEST_P(LogitsGolden, TheServedPathIsNoFurtherFromTheReferenceThanItsPeer) {
   Loaded loaded = load(GetParam(), kServed);
   ASSERT_NE(loaded.model, nullptr);
   Distance distance = compare(loaded, read_goldens(GetParam()));
-  json::Value summary = parse_json(read_text(test::golden_path(GetParam(), "summary.json")));
+  json::Value summary = read_json(test::golden_path(GetParam(), "summary.json"));
   const double mean_kl = distance.sum_kl / static_cast<double>(distance.num_rows);
   const double peer_kl = summary.find("llama_cpp_mean_kl")->as_number();
   std::cout << "rows " << distance.num_rows << ", mean kl32 " << mean_kl << " (peer " << peer_kl
@@ -238,7 +212,7 @@ std::vector<std::vector<TokenId>> windows_of(const Loaded& loaded, std::size_t n
 TEST_P(LogitsGolden, PerplexityIsThatOfTheReferenceWithinHalfAPercent) {
   Loaded loaded = load(GetParam(), kServed);
   ASSERT_NE(loaded.model, nullptr);
-  json::Value summary = parse_json(read_text(test::golden_path(GetParam(), "summary.json")));
+  json::Value summary = read_json(test::golden_path(GetParam(), "summary.json"));
   const auto num_windows = static_cast<std::size_t>(summary.find("perplexity_windows")->as_int());
   double sum = 0;
   std::int64_t count = 0;

@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,28 +12,14 @@
 #include "quire/model/gguf.h"
 #include "quire/text/detokenizer.h"
 #include "quire/text/tokenizer.h"
-#include "tests/support/models.h"
+#include "tests/support/goldens.h"
 
 namespace quire {
 namespace {
 
+using test::golden_ids;
+using test::read_json;
 using test::RealModel;
-
-json::Value read_json(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << path;
-  std::ostringstream text;
-  text << in.rdbuf();
-  auto value = json::parse(text.str());
-  EXPECT_TRUE(value.ok()) << path << ": " << (value.ok() ? "" : value.error().message);
-  return value.ok() ? *std::move(value) : json::Value(json::Array{});
-}
-
-std::vector<TokenId> ids_of(const json::Value& value) {
-  std::vector<TokenId> ids;
-  for (const json::Value& id : value.as_array()) ids.push_back({static_cast<std::int32_t>(id.as_int())});
-  return ids;
-}
 
 std::string printed(const std::vector<TokenId>& ids) {
   std::string out;
@@ -86,7 +70,7 @@ TEST_P(TokensGolden, TheIdsOfEveryTextAreEqualAndDecodeToIt) {
   ASSERT_GT(rows.as_array().size(), 380u);
   for (const json::Value& row : rows.as_array()) {
     const std::string& text = row.find("text")->as_string();
-    const std::vector<TokenId> ids = ids_of(*row.find("ids"));
+    const std::vector<TokenId> ids = golden_ids(*row.find("ids"));
     expect_ids(text, SpecialTokens::as_text, ids);
     EXPECT_EQ(tokenizer_->decode(ids), decoded_form(text));
     EXPECT_EQ(streamed(ids), decoded_form(text));
@@ -99,7 +83,7 @@ TEST_P(TokensGolden, OfDisputedTextsTheOriginalTokenizerIsFollowed) {
   for (const json::Value& row : rows.as_array()) {
     const std::string& text = row.find("text")->as_string();
     const bool long_run = sentencepiece_ && text.find(std::string(32, ' ')) != std::string::npos;
-    expect_ids(text, SpecialTokens::as_text, ids_of(*row.find(long_run ? "llama.cpp" : "tokenizers")));
+    expect_ids(text, SpecialTokens::as_text, golden_ids(*row.find(long_run ? "llama.cpp" : "tokenizers")));
   }
 }
 
@@ -112,7 +96,7 @@ TEST_P(TokensGolden, RenderedChatsHaveTheirControlTokensParsed) {
   const json::Value rows = read_json(test::golden_path(GetParam(), "chats.json"));
   ASSERT_FALSE(rows.as_array().empty());
   for (const json::Value& row : rows.as_array()) {
-    const std::vector<TokenId> ids = ids_of(*row.find("ids"));
+    const std::vector<TokenId> ids = golden_ids(*row.find("ids"));
     expect_ids(row.find("rendered")->as_string(), SpecialTokens::parsed, ids);
     EXPECT_EQ(tokenizer_->decode(ids, {.control_tokens = ControlTokens::show}), row.find("rendered")->as_string());
   }
