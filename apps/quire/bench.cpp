@@ -47,6 +47,9 @@ struct DecodeRun {
   std::vector<std::vector<Clock::time_point>> arrivals;  ///< [batch] when each token came; the engine's thread writes
 };
 
+/// The prompts are computed one or two a step, while those before decode: room for that, then the measured steps.
+std::int32_t answer_tokens(const BenchFlags& flags, std::int32_t batch) { return 2 * batch + flags.steps + 4; }
+
 class Bench {
  public:
   Bench(engine::Engine& engine, const BenchFlags& flags) : engine_(engine), flags_(flags) {}
@@ -74,8 +77,7 @@ class Bench {
     auto& arrivals = run->arrivals;
     arrivals.resize(static_cast<std::size_t>(batch));
     auto before = engine_.stats();
-    // The prompts are computed one or two a step, while those before decode: room for that, then the measured steps.
-    const std::int32_t max_tokens = 2 * batch + flags_.steps + 4;
+    const std::int32_t max_tokens = answer_tokens(flags_, batch);
     for (std::size_t i = 0; i < arrivals.size(); ++i) {
       QUIRE_TRY_VOID(submit(request(flags_.context, max_tokens), [run, i](engine::Delta delta) {
         if (!delta.tokens.empty()) run->arrivals[i].push_back(Clock::now());
@@ -161,7 +163,16 @@ std::string as_text(const engine::EngineInfo& info, const std::vector<BenchRow>&
   return text;
 }
 
-int bench(const BenchFlags& flags, std::string_view name) {
+/// Unless they are given: no more context and rows than the measurement needs, since KV memory follows from them.
+void fit(BenchFlags& flags, std::string_view name) {
+  const std::int32_t batch = name == "step" ? *std::max_element(flags.batch.begin(), flags.batch.end()) : 1;
+  const std::int64_t needed = name == "step" ? flags.context + answer_tokens(flags, batch) : flags.tokens + 1;
+  if (flags.engine.context == 0) flags.engine.context = needed;
+  flags.engine.max_batch_rows = std::min<std::int64_t>(flags.engine.max_batch_rows, batch);
+}
+
+int bench(BenchFlags flags, std::string_view name) {
+  fit(flags, name);
   auto engine = open_engine(flags.engine);
   if (!engine.ok()) return report(engine.error().message), kFailed;
   Bench bench(**engine, flags);

@@ -211,6 +211,7 @@ void add_chat(CLI::App& app, Action& chosen) {
       ->check(CLI::Range(1, INT32_MAX));
   command->add_option("--seed", flags->seed, "Makes the answers repeatable (default: drawn)");
   add_sampling_flags(*command, flags->request.sampling);
+  flags->engine.max_batch_rows = 1;  // and so no more KV memory than one conversation can use
   add_engine_flags(*command, flags->engine);
   command->callback([flags, &chosen] { chosen = [flags] { return chat(*flags); }; });
 }

@@ -182,6 +182,7 @@ void add_generate(CLI::App& app, Action& chosen) {
       ->check(CLI::Range(0, INT32_MAX));
   command->add_flag("--json", flags->json, "One JSON object: text, token_ids, finish_reason, usage, timings");
   add_sampling_flags(*command, flags->request.sampling);
+  flags->engine.max_batch_rows = 1;  // and so no more KV memory than one request can use
   add_engine_flags(*command, flags->engine);
   command->callback([flags, &chosen] { chosen = [flags] { return generate(*flags); }; });
 }

@@ -183,6 +183,7 @@ void add_score(CLI::App& app, Action& chosen) {
       "added");
   add_model(*command, flags->engine.model_path);
   command->add_flag("--json-lines", flags->json_lines, "JSON lines in and out: the only format, and the default");
+  flags->engine.max_batch_rows = 8;  // enough to fill steps; KV memory follows from it
   add_engine_flags(*command, flags->engine);
   command->callback([flags, &chosen] { chosen = [flags] { return score(*flags); }; });
 }
