@@ -82,8 +82,8 @@ void decode(benchmark::State& state, const Options& options, std::int64_t sequen
   attention::AttentionScratch scratch;
   ThreadPool pool(options.threads);
   for (auto _ : state) attend_step(pool, options, *cache.store, call, scratch);
-  auto bytes = static_cast<double>(sequences * context * 2 * options.kv_heads * options.head_dim * options.layers) *
-               static_cast<double>(cache.store->layout().element_bytes());
+  auto bytes = static_cast<double>(sequences * context * 2 * options.kv_heads * options.layers) *
+               static_cast<double>(cache.store->layout().token_bytes());
   state.counters["GB/s"] =
       benchmark::Counter(bytes * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }

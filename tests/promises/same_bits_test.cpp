@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iterator>
+#include <map>
 
+#include "quire/attention/kv_store.h"
 #include "quire/base/checked.h"
 #include "quire/base/rng.h"
 #include "tests/support/run.h"
@@ -90,8 +93,13 @@ std::uint64_t tight_pool(const std::vector<GenerateRequest>& requests, std::int6
 
 void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes, std::uint64_t& preemptions,
                std::uint64_t& hits) {
-  auto reference = open({.model_path = model, .threads = 1, .kv_memory_bytes = 16 << 20, .prefix_cache = false});
-  const auto vocab = static_cast<std::int32_t>(reference->info().vocab_size);
+  std::map<std::string, std::unique_ptr<Engine>> references;  // by KV type, which is part of what fixes the bits
+  for (attention::KvType type : attention::kAllKvTypes) {
+    const std::string name(attention::to_string(type));
+    references[name] =
+        open({.model_path = model, .threads = 1, .kv_memory_bytes = 16 << 20, .kv_type = name, .prefix_cache = false});
+  }
+  const auto vocab = static_cast<std::int32_t>(references.begin()->second->info().vocab_size);
   for (int mix = 0; mix < num_mixes; ++mix) {
     SCOPED_TRACE(cat("seed ", first_seed + mix));
     Rng rng(first_seed + static_cast<std::uint64_t>(mix));
@@ -103,10 +111,14 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
 
     constexpr std::int64_t kBlockSizes[] = {8, 16, 32, 64, 128};
     const auto block_size = kBlockSizes[rng.between(0, 4)];
+    const auto& [kv_type, reference] =
+        *std::next(references.begin(), rng.between(0, static_cast<std::int64_t>(references.size()) - 1));
+    SCOPED_TRACE(cat("KV type ", kv_type));
     auto mixed = open({
         .model_path = model,
         .threads = static_cast<int>(rng.between(1, 3)),
         .kv_memory_bytes = tight_pool(requests, block_size, rng, reference->info().kv_bytes_per_token),
+        .kv_type = kv_type,
         .block_size = block_size,
         .max_batch_tokens = rng.chance(0.3) ? rng.between(1, 20) : rng.between(20, 200),
         .max_batch_rows = rng.between(3, 12),

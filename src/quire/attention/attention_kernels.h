@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quire/attention/kv_type.h"
+
 namespace quire::attention {
 
 inline constexpr std::int64_t kTileTokens = 64;   ///< positions whose softmax state changes at once
@@ -36,7 +38,7 @@ struct CachedHead {
   std::int64_t block_stride = 0, panel_bytes = 0;
   std::int64_t block_size = 0;  ///< 1 << block_shift
   int block_shift = 0;
-  bool is_f16 = true;
+  KvType type = KvType::f16;
   const std::uint32_t* blocks = nullptr;  ///< block ids in order of position
 };
 
@@ -68,6 +70,8 @@ struct AttentionKernels {
   void (*finish_row)(const PartialRows& sum, std::int64_t row, std::int64_t head_dim, float* out);
   /// Stores n values as f16, `stride` elements apart. False if one is NaN or too large for the format.
   bool (*store_f16)(const float* x, std::int64_t n, std::uint16_t* out, std::int64_t stride);
+  /// The same as bf16. False if one is NaN or rounds to infinity.
+  bool (*store_bf16)(const float* x, std::int64_t n, std::uint16_t* out, std::int64_t stride);
   /// The same as f32. False if one is not finite.
   bool (*store_f32)(const float* x, std::int64_t n, float* out, std::int64_t stride);
 };

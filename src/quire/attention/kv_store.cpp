@@ -26,12 +26,23 @@ void check_layout(const KvLayout& layout) {
 
 }  // namespace
 
-std::string_view to_string(KvType type) { return type == KvType::f32 ? "f32" : "f16"; }
+std::string_view to_string(KvType type) {
+  switch (type) {
+    case KvType::f32:
+      return "f32";
+    case KvType::f16:
+      return "f16";
+    case KvType::bf16:
+      return "bf16";
+  }
+  QUIRE_CHECK(false, "unknown KV type");
+}
 
 Result<KvType> parse_kv_type(std::string_view name) {
-  if (name == "f32") return KvType::f32;
-  if (name == "f16") return KvType::f16;
-  return fail("KV type '", name, "' is unknown; wanted f16 or f32");
+  for (KvType type : kAllKvTypes) {
+    if (name == to_string(type)) return type;
+  }
+  return fail("KV type '", name, "' is unknown; wanted f16, bf16 or f32");
 }
 
 KvStore::KvStore(const KvLayout& layout, std::int64_t num_blocks) : layout_(layout), num_blocks_(num_blocks) {

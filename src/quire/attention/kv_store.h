@@ -2,6 +2,8 @@
 // KvStore: the physical KV cache, blocks of `block_size` tokens for every layer and KV head. It knows addresses and
 // formats; who owns which block is decided in kv/ and reaches it as spans of block ids.
 // Layout, per layer: [block][kv head]{K | V}, 64-byte aligned; K as [head_dim][token], V as [token][head_dim].
+// Formats: f32, f16 and bf16 hold each value rounded to nearest even, subnormals kept. A value that does not fit (not
+// finite, or rounds to infinity) fails its row.
 // Thread-safety: different (block, slot, head) may be written by different threads at once; readers need a barrier.
 // Memory starts as zero; what an unused slot holds never matters.
 
@@ -10,13 +12,12 @@
 #include <span>
 #include <string_view>
 
+#include "quire/attention/kv_type.h"
 #include "quire/base/ids.h"
 #include "quire/base/result.h"
 #include "quire/tensor/aligned_buffer.h"
 
 namespace quire::attention {
-
-enum class KvType { f32, f16 };
 
 std::string_view to_string(KvType type);
 Result<KvType> parse_kv_type(std::string_view name);
@@ -28,9 +29,10 @@ struct KvLayout {
   std::int64_t block_size = 16;  ///< tokens a block: 8, 16, 32, 64 or 128; from 16 on all are equally fast, 8 takes 3x
   KvType type = KvType::f16;
 
-  std::int64_t element_bytes() const { return type == KvType::f32 ? 4 : 2; }
+  /// Bytes of K (or of V) of one token, layer and head.
+  std::int64_t token_bytes() const { return head_dim * (type == KvType::f32 ? 4 : 2); }
   /// Bytes of K (or of V) of one block, layer and head.
-  std::int64_t panel_bytes() const { return block_size * head_dim * element_bytes(); }
+  std::int64_t panel_bytes() const { return block_size * token_bytes(); }
   /// Bytes of one block over all layers and heads, K and V: what the pool's capacity is counted in.
   std::int64_t block_bytes() const { return num_layers * num_kv_heads * 2 * panel_bytes(); }
 };

@@ -47,8 +47,8 @@ TEST(KvStore, CopyBlockCopiesAllLayersAndHeadsAndNothingElse) {
 }
 
 TEST(KvStore, TypesAreParsedByName) {
-  EXPECT_EQ(*parse_kv_type("f16"), KvType::f16);
-  EXPECT_EQ(*parse_kv_type("f32"), KvType::f32);
+  for (KvType type : kAllKvTypes) EXPECT_EQ(*parse_kv_type(to_string(type)), type);
+  EXPECT_EQ(*parse_kv_type("bf16"), KvType::bf16);
   auto wrong = parse_kv_type("int3");
   ASSERT_FALSE(wrong);
   EXPECT_NE(std::string(wrong.error().message).find("int3"), std::string::npos);
@@ -105,6 +105,50 @@ TEST(WriteKv, RoundsToNearestEvenAndKeepsSubnormals) {
             ASSERT_EQ(v[i % 8 * 6 + d], pairs[i].half) << to_string(tier) << ", " << values[i];
           }
         }
+      }
+    }
+  }
+}
+
+TEST(WriteKv, RoundsBf16ToNearestEvenAndFailsWhatDoesNotFit) {
+  struct Case {
+    float value;
+    std::uint16_t half;
+    std::uint8_t failed;
+  };
+  const Case cases[] = {{1.0f, 0x3F80, 0},
+                        {-2.0f, 0xC000, 0},
+                        {0x1.01p0f, 0x3F80, 0},
+                        {0x1.03p0f, 0x3F82, 0},
+                        {0x1.010002p0f, 0x3F81, 0},
+                        {0x1p-133f, 0x0001, 0},
+                        {0x1.8p-133f, 0x0002, 0},
+                        {0x1p-134f, 0x0000, 0},
+                        {-0.0f, 0x8000, 0},
+                        {65520.0f, 0x4780, 0},
+                        {0x1.fep127f, 0x7F7F, 0},
+                        {0x1.fefffep127f, 0x7F7F, 0},
+                        {0x1.ffp127f, 0x7F80, 1},
+                        {-0x1.ffp127f, 0xFF80, 1},
+                        {0x1.fffffep127f, 0x7F80, 1},
+                        {std::numeric_limits<float>::infinity(), 0x7F80, 1}};
+  std::vector<float> values;
+  for (const Case& c : cases) values.push_back(c.value);
+  values.push_back(std::nanf(""));
+  KvLayout layout = kLayout;
+  layout.type = KvType::bf16;
+  for (CpuTier tier : kAllCpuTiers) {
+    if (!cpu_supports(tier)) continue;
+    KvStore store(layout, 4);
+    auto failed = write_values(store, tier, values, 0, {BlockId{3}, BlockId{1}, BlockId{2}});
+    EXPECT_EQ(failed.back(), 1);
+    for (std::size_t i = 0; i < std::size(cases); ++i) {
+      EXPECT_EQ(failed[i], cases[i].failed) << values[i];
+      auto* k = reinterpret_cast<const std::uint16_t*>(store.k_panel(2, BlockId{i < 8 ? 3u : 1u}, 1));
+      auto* v = reinterpret_cast<const std::uint16_t*>(store.v_panel(2, BlockId{i < 8 ? 3u : 1u}, 1));
+      for (std::size_t d = 0; d < 6; ++d) {
+        ASSERT_EQ(k[d * 8 + i % 8], cases[i].half) << to_string(tier) << ", " << values[i];
+        ASSERT_EQ(v[i % 8 * 6 + d], cases[i].half) << to_string(tier) << ", " << values[i];
       }
     }
   }

@@ -12,8 +12,15 @@ constexpr std::int64_t kRun = 16;
 /// Stores one token of one head: a column of the K panel or a row of the V panel.
 bool store(const AttentionKernels& kernels, KvType type, const float* x, std::int64_t n, std::byte* panel,
            std::int64_t offset, std::int64_t stride) {
-  return type == KvType::f16 ? kernels.store_f16(x, n, reinterpret_cast<std::uint16_t*>(panel) + offset, stride)
-                             : kernels.store_f32(x, n, reinterpret_cast<float*>(panel) + offset, stride);
+  switch (type) {
+    case KvType::f32:
+      return kernels.store_f32(x, n, reinterpret_cast<float*>(panel) + offset, stride);
+    case KvType::f16:
+      return kernels.store_f16(x, n, reinterpret_cast<std::uint16_t*>(panel) + offset, stride);
+    case KvType::bf16:
+      return kernels.store_bf16(x, n, reinterpret_cast<std::uint16_t*>(panel) + offset, stride);
+  }
+  QUIRE_CHECK(false, "unknown KV type");
 }
 
 void write_token(const AttentionKernels& kernels, KvStore& store_to, std::int64_t layer, const KvWrite& write,

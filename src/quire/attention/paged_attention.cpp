@@ -226,7 +226,7 @@ class AttentionWork {
     cache.panel_bytes = layout.panel_bytes();
     cache.block_size = layout.block_size;
     cache.block_shift = std::countr_zero(static_cast<std::uint64_t>(layout.block_size));
-    cache.is_f16 = layout.type == KvType::f16;
+    cache.type = layout.type;
     static_assert(sizeof(BlockId) == sizeof(std::uint32_t));
     cache.blocks = &chunk.blocks.data()->value;
     return cache;

@@ -35,8 +35,7 @@ struct KvWrite {
   const float* k = nullptr;  ///< [num_rows, num_kv_heads, head_dim], rows k_stride floats apart
   const float* v = nullptr;
   std::int64_t k_stride = 0, v_stride = 0;
-  std::uint8_t* row_failed =
-      nullptr;  ///< [num_rows]; set to 1 where a value does not fit the format (f16 overflow, NaN)
+  std::uint8_t* row_failed = nullptr;  ///< [num_rows]; set to 1 where a value does not fit the format (overflow, NaN)
 };
 
 /// Stores K and V of the step's tokens in layer `layer`. Called by every worker; ends with a barrier.

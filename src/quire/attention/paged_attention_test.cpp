@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "quire/attention/reference_attention.h"
@@ -187,10 +188,32 @@ std::vector<Shape> grid() {
   return shapes;
 }
 
+/// The shapes that differ in code for formats beside f16 and f32: in place and decoded, all block sizes, padded heads.
+std::vector<Shape> grid_of(KvType type) {
+  std::vector<Shape> shapes;
+  for (std::int64_t group : {1, 3, 7, 14}) shapes.push_back({.num_kv_heads = 2, .group = group, .type = type});
+  for (std::int64_t dim : {2, 30, 34, 80, 96, 128, 256}) {
+    shapes.push_back({.num_kv_heads = 1, .head_dim = dim, .type = type});
+  }
+  for (std::int64_t size : {8, 16, 32, 64, 128}) {
+    for (std::int64_t window : {0, 17}) {
+      shapes.push_back(
+          {.num_kv_heads = 1, .group = 2, .head_dim = 48, .block_size = size, .type = type, .window = window});
+    }
+  }
+  return shapes;
+}
+
+constexpr KvType kMoreTypes[] = {KvType::bf16};
+
 const std::vector<std::vector<std::int64_t>> kChunkings = {{1 << 20}, {1}, {7}, {16}, {17, 1, 64, 3}};
 
 TEST(PagedAttention, EveryTierGivesTheBitsOfTheReference) {
-  for (const Shape& shape : grid()) {
+  auto shapes = grid();
+  for (KvType type : kMoreTypes) {
+    for (const Shape& shape : grid_of(type)) shapes.push_back(shape);
+  }
+  for (const Shape& shape : shapes) {
     auto expected = digest_of_one(shape, 290, {.chunks = {1 << 20}, .reference = true});
     for (CpuTier tier : supported_tiers()) {
       for (const auto& chunks : {kChunkings[0], kChunkings[4]}) {
@@ -209,10 +232,23 @@ TEST(PagedAttention, BitsAreTheCommittedOnes) {
   }
 }
 
+TEST(PagedAttention, BitsOfTheOtherFormatsAreTheCommittedOnes) {
+  const std::pair<KvType, std::uint64_t> committed[] = {{KvType::bf16, 10678622942804596669ull}};
+  for (auto [type, expected] : committed) {
+    for (CpuTier tier : supported_tiers()) {
+      Digest digest;
+      for (const Shape& shape : grid_of(type)) {
+        digest.add(digest_of_one(shape, 150, {.tier = tier, .chunks = {50, 1, 9}}));
+      }
+      EXPECT_EQ(digest.value(), expected) << to_string(type) << ", " << to_string(tier);
+    }
+  }
+}
+
 TEST(PagedAttention, BlockSizeAndBlockIdsChangeNoBit) {
   for (CpuTier tier : supported_tiers()) {
     if (tier == CpuTier::scalar) continue;  // equal to the others by the tests above, and slow
-    for (KvType type : {KvType::f16, KvType::f32}) {
+    for (KvType type : kAllKvTypes) {
       Shape shape = {.type = type};
       auto expected = digest_of_one(shape, 700, {.tier = tier});
       for (std::int64_t size : {8, 16, 32, 64, 128}) {
@@ -231,8 +267,8 @@ TEST(PagedAttention, BlockSizeAndBlockIdsChangeNoBit) {
 TEST(PagedAttention, ChunkingAndThreadsChangeNoBit) {
   for (CpuTier tier : supported_tiers()) {
     if (tier == CpuTier::scalar) continue;
-    for (Shape shape :
-         {Shape{}, Shape{.num_kv_heads = 1, .group = 4, .head_dim = 256}, Shape{.group = 7, .window = 300}}) {
+    for (Shape shape : {Shape{}, Shape{.num_kv_heads = 1, .group = 4, .head_dim = 256},
+                        Shape{.group = 7, .window = 300}, Shape{.type = KvType::bf16, .window = 300}}) {
       auto expected = digest_of_one(shape, 600, {.tier = tier});
       for (const auto& chunks : kChunkings) {
         Manner manner = {.tier = tier, .threads = 2, .chunks = chunks};
@@ -294,8 +330,8 @@ void expect_near_softmax(const Shape& shape, std::int64_t length) {
   auto rounded = [&](std::uint64_t kind, std::int64_t position, std::int64_t i) {
     float x = element(kind, 1, position, i);
     if (shape.type == KvType::f32) return double(x);
-    // Eleven significant bits; the values used are not subnormal halves or too small to matter.
-    float scaled = x * 8193.0f;
+    // Eleven (f16) or eight (bf16) significant bits; the values used are not subnormal halves or too small to matter.
+    float scaled = x * (shape.type == KvType::f16 ? 8193.0f : 65537.0f);
     return double(scaled - (scaled - x));
   };
   for (std::int64_t position : {std::int64_t{0}, length / 2, length - 1}) {
@@ -336,6 +372,8 @@ TEST(PagedAttention, IsTheSoftmaxWithinTheErrorOfItsArithmetic) {
   for (std::int64_t length : {1, 50, 300, 1000}) {
     expect_near_softmax({}, length);
     expect_near_softmax({.type = KvType::f32}, length);
+    expect_near_softmax({.type = KvType::bf16}, length);
+    expect_near_softmax({.num_kv_heads = 1, .group = 4, .head_dim = 80, .type = KvType::bf16, .window = 120}, length);
     expect_near_softmax({.num_kv_heads = 1, .group = 4, .head_dim = 256, .window = 120}, length);
     expect_near_softmax({.num_kv_heads = 3, .group = 1, .head_dim = 80, .block_size = 8}, length);
   }
@@ -347,9 +385,12 @@ TEST(PagedAttention, UnwrittenSlotsNeverReachAResult) {
     for (std::int64_t size : {8, 16, 64, 128}) {
       for (const auto& chunks : kChunkings) {
         if (tier == CpuTier::scalar && chunks != kChunkings[4]) continue;
-        Manner manner = {.tier = tier, .chunks = chunks};
-        Sequences sequences({.num_kv_heads = 1, .block_size = size}, {75}, {1}, manner);
-        for (float x : sequences.compute()[0]) ASSERT_TRUE(std::isfinite(x)) << describe({.block_size = size}, manner);
+        for (KvType type : kAllKvTypes) {
+          Manner manner = {.tier = tier, .chunks = chunks};
+          Shape shape = {.num_kv_heads = 1, .block_size = size, .type = type};
+          Sequences sequences(shape, {75}, {1}, manner);
+          for (float x : sequences.compute()[0]) ASSERT_TRUE(std::isfinite(x)) << describe(shape, manner);
+        }
       }
     }
   }

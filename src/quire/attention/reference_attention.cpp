@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "quire/base/check.h"
 #include "quire/quant/dequantize.h"
 
 namespace quire::attention {
@@ -64,8 +65,15 @@ class Cache {
     return blocks_[static_cast<std::size_t>(position / store_.layout().block_size)];
   }
   float read(const std::byte* panel, std::int64_t index) const {
-    if (store_.layout().type == KvType::f32) return reinterpret_cast<const float*>(panel)[index];
-    return quant::f16_to_f32(reinterpret_cast<const std::uint16_t*>(panel)[index]);
+    switch (store_.layout().type) {
+      case KvType::f32:
+        return reinterpret_cast<const float*>(panel)[index];
+      case KvType::f16:
+        return quant::f16_to_f32(reinterpret_cast<const std::uint16_t*>(panel)[index]);
+      case KvType::bf16:
+        return quant::bf16_to_f32(reinterpret_cast<const std::uint16_t*>(panel)[index]);
+    }
+    QUIRE_CHECK(false, "unknown KV type");
   }
   const KvStore& store_;
   std::int64_t layer_, head_;

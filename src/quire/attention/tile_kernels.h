@@ -3,7 +3,8 @@
 // of every operation; what is free is how many rows share a load.
 // Register blocks: up to six rows by one to four vectors of sixteen tokens (scores) or dimensions (weighted sums).
 //
-// A tile is read in place from f16 or f32 blocks when few rows share it (decode), else decoded once to f32 (prefill).
+// A tile is read in place from f16, bf16 or f32 blocks when few rows share it (decode), else decoded once to f32
+// (prefill).
 
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,11 @@ namespace quire::attention {
 
 template <class Lanes>
 struct TileKernels {
+  /// An element of a bf16 panel.
+  struct Bf16 {
+    std::uint16_t bits;
+  };
+
   static constexpr int kBlockRows = 6;
   static constexpr int kTileVectors = kTileTokens / 16;
   static constexpr int kTileShift = 6;
@@ -53,6 +59,7 @@ struct TileKernels {
 
   static QUIRE_INLINE Lanes load(const float* p) { return Lanes::load(p); }
   static QUIRE_INLINE Lanes load(const std::uint16_t* p) { return Lanes::load_f16(p); }
+  static QUIRE_INLINE Lanes load(const Bf16* p) { return Lanes::load_bf16(reinterpret_cast<const std::uint16_t*>(p)); }
   static QUIRE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
   static QUIRE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
@@ -373,6 +380,13 @@ struct TileKernels {
     attend_tile(rows, tile, tile_start, area, out);
   }
 
+  template <class T>
+  static QUIRE_INLINE void attend(const QueryRows& rows, const CachedHead& cache, std::int64_t tile_start,
+                                  bool in_place, const WorkArea& area, const PartialRows& out) {
+    in_place ? attend_in_place<T>(rows, cache, tile_start, area, out)
+             : attend_decoded<T>(rows, cache, tile_start, area, out);
+  }
+
   static void attend_span(const QueryRows& rows, const CachedHead& cache, std::int64_t span, const WorkArea& area,
                           const PartialRows& out) {
     for (std::int64_t row = 0; row < rows.num_rows(); ++row) out.m[row] = -__builtin_inff(), out.l[row] = 0.0f;
@@ -382,12 +396,16 @@ struct TileKernels {
     for (std::int64_t tile = 0; tile < kSpanTokens / kTileTokens; ++tile) {
       std::int64_t start = span * kSpanTokens + tile * kTileTokens;
       if (seen_by_any(rows, start).empty()) continue;
-      if (in_place) {
-        cache.is_f16 ? attend_in_place<std::uint16_t>(rows, cache, start, area, out)
-                     : attend_in_place<float>(rows, cache, start, area, out);
-      } else {
-        cache.is_f16 ? attend_decoded<std::uint16_t>(rows, cache, start, area, out)
-                     : attend_decoded<float>(rows, cache, start, area, out);
+      switch (cache.type) {
+        case KvType::f16:
+          attend<std::uint16_t>(rows, cache, start, in_place, area, out);
+          break;
+        case KvType::bf16:
+          attend<Bf16>(rows, cache, start, in_place, area, out);
+          break;
+        case KvType::f32:
+          attend<float>(rows, cache, start, in_place, area, out);
+          break;
       }
     }
   }
@@ -433,6 +451,19 @@ struct TileKernels {
     return fits;
   }
 
+  /// Rounds to nearest even on the bits: a carry out of the fraction is the next exponent, the last of them infinity.
+  static bool store_bf16(const float* x, std::int64_t n, std::uint16_t* out, std::int64_t stride) {
+    bool fits = true;
+    for (std::int64_t i = 0; i < n; ++i) {
+      auto word = __builtin_bit_cast(std::uint32_t, x[i]);
+      std::uint32_t rounded = word + 0x7FFFu + (word >> 16 & 1u);
+      // Of a NaN the rounding may leave anything; what it was shows in the bits before.
+      fits &= (word & 0x7FFFFFFFu) < 0x7F7F8000u;
+      out[i * stride] = static_cast<std::uint16_t>(rounded >> 16);
+    }
+    return fits;
+  }
+
   static bool store_f32(const float* x, std::int64_t n, float* out, std::int64_t stride) {
     bool fits = true;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -443,7 +474,7 @@ struct TileKernels {
   }
 
   static constexpr AttentionKernels table() {
-    return {pack_queries, attend_span, fold_row, finish_row, store_f16, store_f32};
+    return {pack_queries, attend_span, fold_row, finish_row, store_f16, store_bf16, store_f32};
   }
 };
 

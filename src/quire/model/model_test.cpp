@@ -151,6 +151,28 @@ TEST_P(EveryKindOfModel, BlockSizesAndBlockIdsGiveTheSameBits) {
   }
 }
 
+TEST_P(EveryKindOfModel, EveryKvFormatGivesBitsOfItsOwnHoweverTheyAreComputed) {
+  std::vector<std::vector<float>> seen;
+  for (attention::KvType type : attention::kAllKvTypes) {
+    Variation variation;
+    variation.runner.kv_type = type;
+    const auto reference = logits_of(image_, variation, tokens_);
+    for (const auto& other : seen) EXPECT_FALSE(same_bits(reference, other)) << to_string(type);
+    seen.push_back(reference);
+    for (CpuTier tier : supported_tiers()) {
+      for (std::int64_t block_size : {8, 32}) {
+        variation.tier = tier;
+        variation.threads = block_size == 8 ? 1 : 3;
+        variation.chunk = block_size == 8 ? 11 : 1;
+        variation.runner.block_size = block_size;
+        variation.runner.shuffle_seed = 5;
+        EXPECT_TRUE(same_bits(reference, logits_of(image_, variation, tokens_)))
+            << to_string(type) << ", " << to_string(tier) << ", block " << block_size;
+      }
+    }
+  }
+}
+
 TEST_P(EveryKindOfModel, ARowsLogitsDoNotDependOnWhichOthersAreWanted) {
   const auto all = logits_of(image_, {}, tokens_);
   ThreadPool pool(2);
