@@ -85,8 +85,8 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       .add_option("--kv-memory", options.kv_memory_bytes,
                   "Memory for the KV cache, as in 2GiB (default: a share of what is free)")
       ->transform(ByteCount());
-  command.add_option("--kv-type", options.kv_type, "Format of the KV cache: f16, bf16 or f32")
-      ->check(CLI::IsMember({"f16", "bf16", "f32"}))
+  command.add_option("--kv-type", options.kv_type, "Format of the KV cache: f16, bf16, int8 or f32")
+      ->check(CLI::IsMember({"f16", "bf16", "int8", "f32"}))
       ->capture_default_str();
   command.add_option("--block-size", options.block_size, "Tokens in a KV block: 8, 16, 32, 64 or 128")
       ->check(CLI::IsMember({8, 16, 32, 64, 128}))

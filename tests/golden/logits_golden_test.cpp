@@ -209,27 +209,56 @@ std::vector<std::vector<TokenId>> windows_of(const Loaded& loaded, std::size_t n
   return windows;
 }
 
-TEST_P(LogitsGolden, PerplexityIsThatOfTheReferenceWithinHalfAPercent) {
-  Loaded loaded = load(GetParam(), kServed);
-  ASSERT_NE(loaded.model, nullptr);
-  json::Value summary = read_json(test::golden_path(GetParam(), "summary.json"));
-  const auto num_windows = static_cast<std::size_t>(summary.find("perplexity_windows")->as_int());
+struct Perplexity {
+  double value = 0;
+  std::int64_t num_tokens = 0;
+};
+
+/// Of the second half of each window.
+Perplexity perplexity_of(const Loaded& loaded, SequenceRunner& runner, std::size_t num_windows) {
+  Perplexity result;
   double sum = 0;
-  std::int64_t count = 0;
   for (const auto& window : windows_of(loaded, num_windows)) {
     std::vector<double> losses(window.size());  // by position, so that the sum has one order
-    loaded.runner->reset();
+    runner.reset();
     const SequenceRunner::Piece piece{0, window, kWindow / 2};
-    loaded.runner->step({&piece, 1}, [&](std::size_t, std::size_t index, std::span<const float> logits) {
+    runner.step({&piece, 1}, [&](std::size_t, std::size_t index, std::span<const float> logits) {
       if (index + 1 == window.size()) return;
       double normaliser = loaded.ops->log_sum_exp(logits.data(), static_cast<std::int64_t>(logits.size()));
       losses[index] = normaliser - static_cast<double>(logits[static_cast<std::size_t>(window[index + 1].value)]);
     });
     for (double loss : losses) sum += loss;
-    count += kWindow / 2 - 1;
+    result.num_tokens += kWindow / 2 - 1;
   }
+  result.value = std::exp(sum / static_cast<double>(result.num_tokens));
+  return result;
+}
+
+TEST_P(LogitsGolden, PerplexityInTheSmallerKvFormatsIsThatOfF16WithinHalfAPercent) {
+  Loaded loaded = load(GetParam(), kServed);
+  ASSERT_NE(loaded.model, nullptr);
+  json::Value summary = read_json(test::golden_path(GetParam(), "summary.json"));
+  const auto num_windows = static_cast<std::size_t>(summary.find("perplexity_windows")->as_int());
+  const double reference = perplexity_of(loaded, *loaded.runner, num_windows).value;
+  for (attention::KvType type : {attention::KvType::bf16, attention::KvType::int8}) {
+    model::RunnerOptions options;
+    options.kv_type = type;
+    options.num_blocks = kWindow / options.block_size;
+    SequenceRunner runner(*loaded.model, *loaded.pool, options);
+    const double perplexity = perplexity_of(loaded, runner, num_windows).value;
+    std::cout << to_string(type) << ": perplexity " << perplexity << ", with f16 " << reference << ", "
+              << 100 * (perplexity / reference - 1) << " % above it\n";
+    EXPECT_LT(std::fabs(perplexity / reference - 1), 0.005) << to_string(type);
+  }
+}
+
+TEST_P(LogitsGolden, PerplexityIsThatOfTheReferenceWithinHalfAPercent) {
+  Loaded loaded = load(GetParam(), kServed);
+  ASSERT_NE(loaded.model, nullptr);
+  json::Value summary = read_json(test::golden_path(GetParam(), "summary.json"));
+  const auto num_windows = static_cast<std::size_t>(summary.find("perplexity_windows")->as_int());
+  const auto [perplexity, count] = perplexity_of(loaded, *loaded.runner, num_windows);
   ASSERT_EQ(count, summary.find("perplexity_tokens")->as_int());
-  const double perplexity = std::exp(sum / static_cast<double>(count));
   const double reference = summary.find("perplexity_reference_f32")->as_number();
   std::cout << "perplexity " << perplexity << ", reference " << reference << ", " << 100 * (perplexity / reference - 1)
             << " % above it\n";

@@ -58,6 +58,14 @@ struct WorkArea {
 };
 inline constexpr std::int64_t kMaxBlockRows = 8;
 
+/// Where the codes and scales of one token of a head go, `stride` elements apart.
+struct Int8Out {
+  std::int8_t* codes = nullptr;  ///< [head_dim]
+  std::int64_t code_stride = 0;
+  std::uint16_t* scales = nullptr;  ///< [scale_groups(head_dim)], f16
+  std::int64_t scale_stride = 0;
+};
+
 struct AttentionKernels {
   /// Multiplies the queries by q_factor and arranges them for attend_span. Once for any number of spans.
   void (*pack_queries)(const QueryRows& rows, float* packed);
@@ -72,6 +80,8 @@ struct AttentionKernels {
   bool (*store_f16)(const float* x, std::int64_t n, std::uint16_t* out, std::int64_t stride);
   /// The same as bf16. False if one is NaN or rounds to infinity.
   bool (*store_bf16)(const float* x, std::int64_t n, std::uint16_t* out, std::int64_t stride);
+  /// The same as int8 (see kv_store.h). False if one is not finite or a scale is too large for f16.
+  bool (*store_int8)(const float* x, std::int64_t n, const Int8Out& out);
   /// The same as f32. False if one is not finite.
   bool (*store_f32)(const float* x, std::int64_t n, float* out, std::int64_t stride);
 };

@@ -34,6 +34,8 @@ std::string_view to_string(KvType type) {
       return "f16";
     case KvType::bf16:
       return "bf16";
+    case KvType::int8:
+      return "int8";
   }
   QUIRE_CHECK(false, "unknown KV type");
 }
@@ -42,7 +44,7 @@ Result<KvType> parse_kv_type(std::string_view name) {
   for (KvType type : kAllKvTypes) {
     if (name == to_string(type)) return type;
   }
-  return fail("KV type '", name, "' is unknown; wanted f16, bf16 or f32");
+  return fail("KV type '", name, "' is unknown; wanted f16, bf16, int8 or f32");
 }
 
 KvStore::KvStore(const KvLayout& layout, std::int64_t num_blocks) : layout_(layout), num_blocks_(num_blocks) {

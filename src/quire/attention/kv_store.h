@@ -4,6 +4,12 @@
 // Layout, per layer: [block][kv head]{K | V}, 64-byte aligned; K as [head_dim][token], V as [token][head_dim].
 // Formats: f32, f16 and bf16 hold each value rounded to nearest even, subnormals kept. A value that does not fit (not
 // finite, or rounds to infinity) fails its row.
+// int8: a code for each element and an f16 scale for each 32 consecutive elements of one token's head, K and V alike.
+// The codes lie as the elements of the other formats do; behind them the scales, of K as [group][token], of V as
+// [token][group]. For a group of largest magnitude amax: d = f16(amax / 127); q = 0 where d is 0, else
+// clamp(round-to-even(x / d), -127, 127), all in f32. The value is q * d, exact in f32, and differs from x by at most
+// d / 2 where amax is 0.001 or more (below, d loses bits as a subnormal half, and the error stays below 4e-6). amax
+// from 8,321,040 on (d would be infinite) fails the row.
 // Thread-safety: different (block, slot, head) may be written by different threads at once; readers need a barrier.
 // Memory starts as zero; what an unused slot holds never matters.
 
@@ -30,7 +36,10 @@ struct KvLayout {
   KvType type = KvType::f16;
 
   /// Bytes of K (or of V) of one token, layer and head.
-  std::int64_t token_bytes() const { return head_dim * (type == KvType::f32 ? 4 : 2); }
+  std::int64_t token_bytes() const {
+    if (type == KvType::int8) return head_dim + 2 * scale_groups(head_dim);
+    return head_dim * (type == KvType::f32 ? 4 : 2);
+  }
   /// Bytes of K (or of V) of one block, layer and head.
   std::int64_t panel_bytes() const { return block_size * token_bytes(); }
   /// Bytes of one block over all layers and heads, K and V: what the pool's capacity is counted in.

@@ -19,8 +19,25 @@ bool store(const AttentionKernels& kernels, KvType type, const float* x, std::in
       return kernels.store_f16(x, n, reinterpret_cast<std::uint16_t*>(panel) + offset, stride);
     case KvType::bf16:
       return kernels.store_bf16(x, n, reinterpret_cast<std::uint16_t*>(panel) + offset, stride);
+    case KvType::int8:
+      break;  // has scales beside its elements: store_int8
   }
   QUIRE_CHECK(false, "unknown KV type");
+}
+
+/// The same in int8. The scales lie behind the codes, of K as [group][token], of V as [token][group].
+bool store_int8(const AttentionKernels& kernels, const KvLayout& layout, const float* k, const float* v,
+                std::int64_t slot, std::byte* k_panel, std::byte* v_panel) {
+  std::int64_t codes = layout.block_size * layout.head_dim;
+  auto out = [&](std::byte* panel, std::int64_t code, std::int64_t code_stride, std::int64_t scale,
+                 std::int64_t scale_stride) {
+    return Int8Out{reinterpret_cast<std::int8_t*>(panel) + code, code_stride,
+                   reinterpret_cast<std::uint16_t*>(panel + codes) + scale, scale_stride};
+  };
+  bool k_fits = kernels.store_int8(k, layout.head_dim, out(k_panel, slot, layout.block_size, slot, layout.block_size));
+  bool v_fits = kernels.store_int8(v, layout.head_dim,
+                                   out(v_panel, slot * layout.head_dim, 1, slot * scale_groups(layout.head_dim), 1));
+  return k_fits && v_fits;
 }
 
 void write_token(const AttentionKernels& kernels, KvStore& store_to, std::int64_t layer, const KvWrite& write,
@@ -32,10 +49,16 @@ void write_token(const AttentionKernels& kernels, KvStore& store_to, std::int64_
   std::int64_t slot = position % layout.block_size, dim = layout.head_dim;
   bool fits = true;
   for (std::int64_t head = 0; head < layout.num_kv_heads; ++head) {
-    fits &= store(kernels, layout.type, write.k + row * write.k_stride + head * dim, dim,
-                  store_to.k_panel(layer, block, head), slot, layout.block_size);
-    fits &= store(kernels, layout.type, write.v + row * write.v_stride + head * dim, dim,
-                  store_to.v_panel(layer, block, head), slot * dim, 1);
+    const float* k = write.k + row * write.k_stride + head * dim;
+    const float* v = write.v + row * write.v_stride + head * dim;
+    std::byte* k_panel = store_to.k_panel(layer, block, head);
+    std::byte* v_panel = store_to.v_panel(layer, block, head);
+    if (layout.type == KvType::int8) {
+      fits &= store_int8(kernels, layout, k, v, slot, k_panel, v_panel);
+      continue;
+    }
+    fits &= store(kernels, layout.type, k, dim, k_panel, slot, layout.block_size);
+    fits &= store(kernels, layout.type, v, dim, v_panel, slot * dim, 1);
   }
   if (!fits) write.row_failed[row] = 1;
 }

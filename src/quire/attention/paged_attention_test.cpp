@@ -204,7 +204,7 @@ std::vector<Shape> grid_of(KvType type) {
   return shapes;
 }
 
-constexpr KvType kMoreTypes[] = {KvType::bf16};
+constexpr KvType kMoreTypes[] = {KvType::bf16, KvType::int8};
 
 const std::vector<std::vector<std::int64_t>> kChunkings = {{1 << 20}, {1}, {7}, {16}, {17, 1, 64, 3}};
 
@@ -233,7 +233,7 @@ TEST(PagedAttention, BitsAreTheCommittedOnes) {
 }
 
 TEST(PagedAttention, BitsOfTheOtherFormatsAreTheCommittedOnes) {
-  const std::pair<KvType, std::uint64_t> committed[] = {{KvType::bf16, 10678622942804596669ull}};
+  const std::pair<KvType, std::uint64_t> committed[] = {{KvType::bf16, 10678622942804596669ull}, {KvType::int8, 12165431892795502284ull}};
   for (auto [type, expected] : committed) {
     for (CpuTier tier : supported_tiers()) {
       Digest digest;
@@ -267,8 +267,9 @@ TEST(PagedAttention, BlockSizeAndBlockIdsChangeNoBit) {
 TEST(PagedAttention, ChunkingAndThreadsChangeNoBit) {
   for (CpuTier tier : supported_tiers()) {
     if (tier == CpuTier::scalar) continue;
-    for (Shape shape : {Shape{}, Shape{.num_kv_heads = 1, .group = 4, .head_dim = 256},
-                        Shape{.group = 7, .window = 300}, Shape{.type = KvType::bf16, .window = 300}}) {
+    for (Shape shape :
+         {Shape{}, Shape{.num_kv_heads = 1, .group = 4, .head_dim = 256}, Shape{.group = 7, .window = 300},
+          Shape{.type = KvType::bf16, .window = 300}, Shape{.type = KvType::int8, .window = 300}}) {
       auto expected = digest_of_one(shape, 600, {.tier = tier});
       for (const auto& chunks : kChunkings) {
         Manner manner = {.tier = tier, .threads = 2, .chunks = chunks};
@@ -329,6 +330,16 @@ void expect_near_softmax(const Shape& shape, std::int64_t length) {
   auto out = Sequences(shape, {length}, {1}, manner).compute()[0];
   auto rounded = [&](std::uint64_t kind, std::int64_t position, std::int64_t i) {
     float x = element(kind, 1, position, i);
+    if (shape.type == KvType::int8) {
+      std::int64_t begin = i - i % shape.head_dim % kScaleGroup;
+      float amax = 0;
+      for (auto j = begin; j < std::min(begin + kScaleGroup, i - i % shape.head_dim + shape.head_dim); ++j) {
+        amax = std::max(amax, std::fabs(element(kind, 1, position, j)));
+      }
+      float step = amax / 127.0f, scaled = step * 8193.0f;  // eleven bits
+      step = scaled - (scaled - step);
+      return double(std::nearbyint(x / step)) * double(step);
+    }
     if (shape.type == KvType::f32) return double(x);
     // Eleven (f16) or eight (bf16) significant bits; the values used are not subnormal halves or too small to matter.
     float scaled = x * (shape.type == KvType::f16 ? 8193.0f : 65537.0f);
@@ -373,6 +384,8 @@ TEST(PagedAttention, IsTheSoftmaxWithinTheErrorOfItsArithmetic) {
     expect_near_softmax({}, length);
     expect_near_softmax({.type = KvType::f32}, length);
     expect_near_softmax({.type = KvType::bf16}, length);
+    expect_near_softmax({.type = KvType::int8}, length);
+    expect_near_softmax({.num_kv_heads = 2, .group = 4, .head_dim = 80, .type = KvType::int8, .window = 120}, length);
     expect_near_softmax({.num_kv_heads = 1, .group = 4, .head_dim = 80, .type = KvType::bf16, .window = 120}, length);
     expect_near_softmax({.num_kv_heads = 1, .group = 4, .head_dim = 256, .window = 120}, length);
     expect_near_softmax({.num_kv_heads = 3, .group = 1, .head_dim = 80, .block_size = 8}, length);

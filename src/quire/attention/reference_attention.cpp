@@ -52,26 +52,35 @@ class Cache {
 
   float key(std::int64_t position, std::int64_t d) const {
     auto size = store_.layout().block_size;
-    return read(store_.k_panel(layer_, block(position), head_), d * size + position % size);
+    return read(store_.k_panel(layer_, block(position), head_), d * size + position % size,
+                d / kScaleGroup * size + position % size);
   }
   float value(std::int64_t position, std::int64_t d) const {
     const KvLayout& layout = store_.layout();
     auto slot = position % layout.block_size;
-    return read(store_.v_panel(layer_, block(position), head_), slot * layout.head_dim + d);
+    return read(store_.v_panel(layer_, block(position), head_), slot * layout.head_dim + d,
+                slot * scale_groups(layout.head_dim) + d / kScaleGroup);
   }
 
  private:
   BlockId block(std::int64_t position) const {
     return blocks_[static_cast<std::size_t>(position / store_.layout().block_size)];
   }
-  float read(const std::byte* panel, std::int64_t index) const {
-    switch (store_.layout().type) {
+  /// `scale` is the index of the element's scale, where the format has scales.
+  float read(const std::byte* panel, std::int64_t index, std::int64_t scale) const {
+    const KvLayout& layout = store_.layout();
+    switch (layout.type) {
       case KvType::f32:
         return reinterpret_cast<const float*>(panel)[index];
       case KvType::f16:
         return quant::f16_to_f32(reinterpret_cast<const std::uint16_t*>(panel)[index]);
       case KvType::bf16:
         return quant::bf16_to_f32(reinterpret_cast<const std::uint16_t*>(panel)[index]);
+      case KvType::int8: {
+        auto* scales = reinterpret_cast<const std::uint16_t*>(panel + layout.block_size * layout.head_dim);
+        return static_cast<float>(reinterpret_cast<const std::int8_t*>(panel)[index]) *
+               quant::f16_to_f32(scales[scale]);
+      }
     }
     QUIRE_CHECK(false, "unknown KV type");
   }

@@ -4,7 +4,7 @@
 // Register blocks: up to six rows by one to four vectors of sixteen tokens (scores) or dimensions (weighted sums).
 //
 // A tile is read in place from f16, bf16 or f32 blocks when few rows share it (decode), else decoded once to f32
-// (prefill).
+// (prefill). int8 is always decoded.
 
 #include <cstddef>
 #include <cstdint>
@@ -367,10 +367,51 @@ struct TileKernels {
     }
   }
 
+  /// decode_tile for int8.
+  static void decode_tile_int8(const CachedHead& cache, std::int64_t head_dim, std::int64_t tile_start, Range seen,
+                               const WorkArea& area) {
+    std::int64_t run = smaller(cache.block_size, 16), codes = cache.block_size * head_dim;
+    for (std::int64_t t = seen.begin / run * run; t < seen.end; t += run) {
+      std::int64_t slot = (tile_start + t) & (cache.block_size - 1);
+      const auto* panel = k_at<std::int8_t>(cache, tile_start + t) - slot;
+      const auto* scales = reinterpret_cast<const std::uint16_t*>(panel + codes) + slot;
+      const std::int8_t* k = panel + slot;
+      for (std::int64_t first = 0; first < head_dim; first += kScaleGroup, scales += cache.block_size) {
+        Lanes scale = Lanes::load_f16(scales);
+        std::int64_t end = smaller(first + kScaleGroup, head_dim);
+        for (std::int64_t d = first; d < end; ++d, k += cache.block_size) {
+          Lanes keys = Lanes::load_int8(k) * scale;
+          float* to = area.k + d * kTileTokens + t;
+          run == 16 ? keys.store(to) : keys.store_partial(to, run);
+        }
+      }
+    }
+    std::int64_t stride = padded_dim(head_dim), groups = scale_groups(head_dim);
+    for (std::int64_t t = seen.begin; t < seen.end; ++t) {
+      std::int64_t slot = (tile_start + t) & (cache.block_size - 1);
+      const auto* v = v_at<std::int8_t>(cache, tile_start + t, head_dim);
+      const auto* scales = reinterpret_cast<const std::uint16_t*>(v - slot * head_dim + codes) + slot * groups;
+      for (std::int64_t group = 0; group < groups; group += 16) {
+        float values[16];
+        Lanes::load_f16(scales + group).store(values);
+        std::int64_t end = smaller((group + 16) * kScaleGroup, stride);
+        for (std::int64_t d = group * kScaleGroup; d < end; d += 16) {
+          Lanes scale = Lanes::broadcast(values[d / kScaleGroup - group]);
+          (Lanes::load_int8(v + d) * scale).store(area.v + t * stride + d);
+        }
+      }
+    }
+  }
+
   template <class T>
   static void attend_decoded(const QueryRows& rows, const CachedHead& cache, std::int64_t tile_start,
                              const WorkArea& area, const PartialRows& out) {
-    decode_tile<T>(cache, rows.head_dim, tile_start, seen_by_any(rows, tile_start), area);
+    Range seen = seen_by_any(rows, tile_start);
+    if constexpr (sizeof(T) == 1) {
+      decode_tile_int8(cache, rows.head_dim, tile_start, seen, area);
+    } else {
+      decode_tile<T>(cache, rows.head_dim, tile_start, seen, area);
+    }
     Tile<float> tile;
     for (int v = 0; v < kTileVectors; ++v) tile.k[v] = tile.next_k[v] = area.k + v * 16;
     tile.v[0] = tile.next_v[0] = area.v;
@@ -405,6 +446,9 @@ struct TileKernels {
           break;
         case KvType::f32:
           attend<float>(rows, cache, start, in_place, area, out);
+          break;
+        case KvType::int8:
+          attend_decoded<std::int8_t>(rows, cache, start, area, out);
           break;
       }
     }
@@ -464,6 +508,51 @@ struct TileKernels {
     return fits;
   }
 
+  /// The largest magnitude; a NaN counts as larger than infinity.
+  static QUIRE_INLINE float largest_magnitude(const float* x, std::int64_t n) {
+    std::uint32_t most = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::uint32_t magnitude = __builtin_bit_cast(std::uint32_t, x[i]) & 0x7FFFFFFFu;
+      most = magnitude > most ? magnitude : most;
+    }
+    return __builtin_bit_cast(float, most);
+  }
+
+  /// One group of int8; true if it fits.
+  static QUIRE_INLINE bool quantize_group(const float* x, std::int64_t n, std::int8_t* codes, std::int64_t stride,
+                                          std::uint16_t* scale) {
+    float amax = largest_magnitude(x, n);
+    std::uint16_t halves[16];
+    Lanes::broadcast(amax / 127.0f).store_f16(halves);
+    bool fits = halves[0] < 0x7C00;  // neither infinite nor NaN
+    *scale = fits ? halves[0] : 0;
+    if (*scale == 0) {
+      for (std::int64_t i = 0; i < n; ++i) codes[i * stride] = 0;
+      return fits;
+    }
+    // Adding 1.5 * 2^23 leaves a last place of 1, so that the addition rounds to the nearest, ties to even.
+    const Lanes d = Lanes::load_f16(halves), shift = Lanes::broadcast(0x1.8p23f);
+    for (std::int64_t i = 0; i < n; i += 16) {
+      std::int64_t count = smaller(16, n - i);
+      float rounded[16];
+      (((count == 16 ? Lanes::load(x + i) : Lanes::load_partial(x + i, count)) / d + shift) - shift).store(rounded);
+      for (std::int64_t j = 0; j < count; ++j) {
+        int q = static_cast<int>(rounded[j]);
+        codes[(i + j) * stride] = static_cast<std::int8_t>(q > 127 ? 127 : q < -127 ? -127 : q);
+      }
+    }
+    return fits;
+  }
+
+  static bool store_int8(const float* x, std::int64_t n, const Int8Out& out) {
+    bool fits = true;
+    for (std::int64_t first = 0, group = 0; first < n; first += kScaleGroup, ++group) {
+      fits &= quantize_group(x + first, smaller(kScaleGroup, n - first), out.codes + first * out.code_stride,
+                             out.code_stride, out.scales + group * out.scale_stride);
+    }
+    return fits;
+  }
+
   static bool store_f32(const float* x, std::int64_t n, float* out, std::int64_t stride) {
     bool fits = true;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -474,7 +563,7 @@ struct TileKernels {
   }
 
   static constexpr AttentionKernels table() {
-    return {pack_queries, attend_span, fold_row, finish_row, store_f16, store_bf16, store_f32};
+    return {pack_queries, attend_span, fold_row, finish_row, store_f16, store_bf16, store_int8, store_f32};
   }
 };
 

@@ -31,7 +31,7 @@ struct EngineOptions {
   int threads = 0;                       ///< 0: all cores this process may use
   std::int64_t context = 0;              ///< tokens a request may have at most; 0: the model's own
   std::uint64_t kv_memory_bytes = 0;     ///< 0: a share of the memory that the machine or the cgroup has free
-  std::string kv_type = "f16";           ///< f16, bf16 or f32
+  std::string kv_type = "f16";           ///< f16, bf16, int8 or f32
   std::int64_t block_size = 16;          ///< 8, 16, 32, 64 or 128 tokens
   std::int64_t max_batch_tokens = 512;   ///< tokens computed in one step
   std::int64_t max_batch_rows = 256;     ///< requests that run at once

@@ -41,6 +41,10 @@ struct Lanes {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
   }
   static QUIRE_INLINE Lanes load_bf16(const std::uint16_t* p) { return {widen_bf16(p), widen_bf16(p + 8)}; }
+  static QUIRE_INLINE __m256 widen_int8(const std::int8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
+  static QUIRE_INLINE Lanes load_int8(const std::int8_t* p) { return {widen_int8(p), widen_int8(p + 8)}; }
   QUIRE_INLINE void store(float* p) const {
     _mm256_storeu_ps(p, low);
     _mm256_storeu_ps(p + 8, high);

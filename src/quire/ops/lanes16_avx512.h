@@ -38,6 +38,9 @@ struct Lanes {
     auto halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16))};
   }
+  static QUIRE_INLINE Lanes load_int8(const std::int8_t* p) {
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+  }
   QUIRE_INLINE void store(float* p) const { _mm512_storeu_ps(p, v); }
   QUIRE_INLINE void store_partial(float* p, std::int64_t n) const { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
   QUIRE_INLINE void store_f16(std::uint16_t* p) const {

@@ -53,6 +53,11 @@ struct Lanes {
     for (int i = 0; i < 16; ++i) r.v[i] = __builtin_bit_cast(float, static_cast<std::uint32_t>(p[i]) << 16);
     return r;
   }
+  static QUIRE_INLINE Lanes load_int8(const std::int8_t* p) {
+    Lanes r;
+    for (int i = 0; i < 16; ++i) r.v[i] = static_cast<float>(p[i]);
+    return r;
+  }
   QUIRE_INLINE void store(float* p) const {
     for (int i = 0; i < 16; ++i) p[i] = v[i];
   }
