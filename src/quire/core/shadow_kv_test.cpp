@@ -111,12 +111,21 @@ struct Totals {
   std::uint64_t preemptions = 0, refused = 0, exempt = 0, hits = 0, evictions = 0, collisions = 0, aged = 0;
 };
 
-void run_seed(std::uint64_t seed, Totals& totals) {
+struct Policies {
+  std::string_view queue, victim;
+};
+
+/// Of the seed's choice unless given.
+void run_seed(std::uint64_t seed, Totals& totals, std::optional<Policies> policies = std::nullopt) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   Rng rng(seed);
   const Swarm swarm(rng);
   CoreOptions options = random_options(rng);
   options.prefix_cache = swarm.cache;
+  if (policies) {
+    options.queue_policy = policies->queue;
+    options.victim_policy = policies->victim;
+  }
   constexpr std::int32_t kVocabulary = 40;
   const CollidingHasher colliding;
   ShadowRun run(options, kVocabulary, swarm.collisions ? &colliding : nullptr);
@@ -170,6 +179,20 @@ void run_seeds(std::uint64_t first, std::uint64_t count) {
 }
 
 TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverThousandsOfSeeds) { run_seeds(1000, 3000); }
+
+TEST(ShadowKv, SoItIsUnderEveryCombinationOfPolicies) {
+  for (std::string_view queue : queue_policy_names())
+    for (std::string_view victim : victim_policy_names()) {
+      SCOPED_TRACE(testing::Message() << queue << ", " << victim);
+      Totals totals;
+      for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+        run_seed(seed, totals, Policies{queue, victim});
+        if (testing::Test::HasFatalFailure()) return;
+      }
+      EXPECT_GT(totals.preemptions, 0u);
+      EXPECT_GT(totals.aged, 0u);
+    }
+}
 
 TEST(ShadowKv, SeedsThatOnceFailedPass) {
   Totals totals;
