@@ -168,13 +168,15 @@ void Scheduler::set_aged(Request& request) {
 void Scheduler::look_up_prefixes() {
   if (!queue_policy_->reads_cached_tokens()) return;
   const auto num_visited = std::min<std::size_t>(by_arrival_.size(), kMaxLookedUp);
-  for (std::size_t i = 0; i < num_visited; ++i) {
+  std::int64_t num_blocks = 0;
+  for (std::size_t i = 0; i < num_visited && num_blocks < kMaxLookedUpBlocks; ++i) {
     auto found = by_arrival_.lower_bound(next_to_look_up_);
     if (found == by_arrival_.end()) found = by_arrival_.begin();
     next_to_look_up_ = found->first + 1;
     Request& request = *found->second;
     if (request.state == RequestState::running) continue;
     const std::int32_t num_tokens = cached_tokens(request);
+    num_blocks += kv_.blocks_for(num_tokens);
     if (num_tokens == request.view.cached_tokens) continue;
     queue_.erase(&request);
     request.view.cached_tokens = num_tokens;

@@ -38,10 +38,10 @@
 // over those W. Under "fcfs" ageing changes no order; what point 4 says of the aged holds for it too.
 //
 // What "longest-cached-prefix" knows of a waiting request is as old as the last lookup: when it was submitted, when it
-// was preempted, and in turn, kMaxLookedUp live requests a step in the order of arrival, before the step is planned.
-// With n live that is every ceil(n / kMaxLookedUp) steps. Only the order is as old as that: what an admitted request
-// shares is looked up when it is admitted. A lookup costs a few hash lookups for each cached block of the prompt, and
-// hashing the prompt the first time. The other policies look nothing up.
+// was preempted, and in turn, before each step is planned: at least one and at most kMaxLookedUp live requests in the
+// order of arrival, until kMaxLookedUpBlocks cached blocks have been found. Only the order is as old as that: what an
+// admitted request shares is looked up when it is admitted. A lookup takes a few hash lookups for each cached block,
+// and hashing the prompt the first time. The other policies look nothing up.
 //
 // Invariants (validate):
 //  S1  every live request is in exactly one of the queue (waiting, preempted) and the running list
@@ -75,6 +75,7 @@ inline constexpr std::int32_t kMaxPreemptions = 3;
 inline constexpr std::int32_t kMaxPassedOver = 32;
 inline constexpr std::int32_t kMaxAgedPerStep = 32;
 inline constexpr std::int32_t kMaxLookedUp = 16;
+inline constexpr std::int64_t kMaxLookedUpBlocks = 64;
 
 /// What became of a request's row.
 struct RowOutcome {
