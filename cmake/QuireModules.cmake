@@ -25,7 +25,7 @@ function(quire_add_tests target sources)
   endif()
   target_compile_definitions(${target} PRIVATE QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   string(REGEX REPLACE "^quire_(.*)_test$" "\\1" label ${target})
-  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 1800 LABELS ${label})
+  gtest_discover_tests(${target} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 1800 LABELS ${label})
 endfunction()
 
 function(quire_add_module name deps externals)

@@ -114,7 +114,8 @@ def content_parts_and_developer_role(c):
     as_text = ask("system", "Hello")
     as_parts = ask("developer", [{"type": "text", "text": "Hello"}])
     equal(as_parts.choices[0].message.content, as_text.choices[0].message.content)
-    equal(as_parts.usage, as_text.usage)
+    equal(as_parts.usage.prompt_tokens, as_text.usage.prompt_tokens)
+    equal(as_parts.usage.completion_tokens, as_text.usage.completion_tokens)
 
 
 @check("main")
@@ -256,6 +257,31 @@ def the_reported_seed_reproduces_the_answer(c):
 
 
 @check("main")
+def n_answers_are_those_of_single_requests_with_the_seeds_that_follow(c):
+    answer = c.complete("In the morning", seed=40, n=4, temperature=1, max_tokens=16)
+    equal([choice.index for choice in answer.choices], [0, 1, 2, 3])
+    singles = [c.complete("In the morning", seed=40 + k, temperature=1, max_tokens=16) for k in range(4)]
+    equal([choice.text for choice in answer.choices], [single.choices[0].text for single in singles])
+    equal(answer.usage.prompt_tokens, singles[0].usage.prompt_tokens)
+    equal(answer.usage.completion_tokens, sum(single.usage.completion_tokens for single in singles))
+
+
+@check("main")
+def a_prefix_that_was_computed_is_found_and_a_salt_hides_it(c):
+    prompt = "A prompt that is longer than a block of sixteen tokens, so that some of it can be found again. " * 2
+    def ask(**extra):
+        answer = c.complete(prompt, temperature=0, max_tokens=8, extra_body=extra)
+        return answer.choices[0].text, answer.usage.prompt_tokens_details.cached_tokens, answer.usage.prompt_tokens
+    cold, _, _ = ask()
+    warm, cached, total = ask()
+    equal(warm, cold)
+    equal(cached, total - 1)
+    other, cached, _ = ask(cache_salt="someone else")
+    equal(other, cold)
+    equal(cached, 0)
+
+
+@check("main")
 def top_k_one_is_greedy_and_a_huge_one_is_off(c):
     greedy = c.complete(temperature=0, max_tokens=8).choices[0].text
     equal(c.complete(temperature=2, max_tokens=8, extra_body={"top_k": 1}).choices[0].text, greedy)
@@ -328,7 +354,8 @@ def stop_tokens_and_min_tokens(c):
 @check("main")
 def errors_have_the_right_class_and_name_the_field(c):
     bad = openai.BadRequestError
-    raises(bad, lambda: c.chat(n=2), param="n")
+    raises(bad, lambda: c.chat(n=17), param="n")
+    raises(bad, lambda: c.chat(n=0), param="n")
     raises(bad, lambda: c.chat(temperature=-1), param="temperature")
     raises(bad, lambda: c.chat(extra_body={"temperature": "hot"}), param="temperature")
     raises(bad, lambda: c.chat(tools=[{"type": "function", "function": {"name": "f"}}]), param="tools")
