@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <span>
 
+#include "quire/sched/policy.h"
 #include "terminal.h"
 
 namespace quire::cli {
@@ -44,6 +46,10 @@ class Number : public CLI::Validator {
     };
   }
 };
+
+CLI::IsMember one_of(std::span<const std::string_view> names) {
+  return CLI::IsMember(std::vector<std::string>(names.begin(), names.end()));
+}
 
 }  // namespace
 
@@ -90,6 +96,13 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->capture_default_str();
   command.add_option("--block-size", options.block_size, "Tokens in a KV block: 8, 16, 32, 64 or 128")
       ->check(CLI::IsMember({8, 16, 32, 64, 128}))
+      ->capture_default_str();
+  command.add_option("--queue-policy", options.queue_policy, "Which requests are served first")
+      ->check(one_of(queue_policy_names()))
+      ->capture_default_str();
+  command
+      .add_option("--victim-policy", options.victim_policy, "Which request gives up its KV memory when that runs out")
+      ->check(one_of(victim_policy_names()))
       ->capture_default_str();
   command
       .add_option_function<std::string>(

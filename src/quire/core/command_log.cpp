@@ -56,6 +56,7 @@ Result<CoreOptions> get_header(ByteReader& in) {
   options.token_budget = in.get<std::int32_t>();
   options.max_rows = in.get<std::int32_t>();
   options.watermark_blocks = in.get<std::int32_t>();
+  options.ageing_steps = in.get<std::int32_t>();
   options.queue_policy = in.get_text();
   options.victim_policy = in.get_text();
   options.prefix_cache = in.get<std::uint8_t>() != 0;

@@ -26,6 +26,7 @@ void put_header(ByteWriter& out, const CoreOptions& options) {
   out.put(options.token_budget);
   out.put(options.max_rows);
   out.put(options.watermark_blocks);
+  out.put(options.ageing_steps);
   out.put_text(options.queue_policy);
   out.put_text(options.victim_policy);
   out.put(static_cast<std::uint8_t>(options.prefix_cache));

@@ -6,6 +6,7 @@
 #include "quire/base/rng.h"
 #include "quire/core/shadow_run_test.h"
 #include "quire/kv/cache_checker_test.h"
+#include "quire/sched/policy.h"
 
 namespace quire {
 namespace {
@@ -15,7 +16,7 @@ constexpr std::uint64_t kKeptSeeds[] = {1};
 /// What a seed switches on.
 struct Swarm {
   bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
-  bool cache, shared_prefixes, salts, collisions;
+  bool cache, shared_prefixes, salts, collisions, priorities;
   explicit Swarm(Rng& rng)
       : cancels(rng.chance(0.5)),
         finishes(rng.chance(0.3)),
@@ -27,8 +28,13 @@ struct Swarm {
         cache(rng.chance(0.75)),
         shared_prefixes(rng.chance(0.8)),
         salts(rng.chance(0.3)),
-        collisions(rng.chance(0.15)) {}
+        collisions(rng.chance(0.15)),
+        priorities(rng.chance(0.5)) {}
 };
+
+std::string_view any_of(Rng& rng, std::span<const std::string_view> names) {
+  return names[static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(names.size()) - 1))];
+}
 
 CoreOptions random_options(Rng& rng) {
   constexpr std::int32_t kBlockSizes[] = {8, 8, 8, 16, 16, 32, 64, 128};
@@ -40,6 +46,9 @@ CoreOptions random_options(Rng& rng) {
   options.token_budget = static_cast<std::int32_t>(rng.chance(0.3) ? rng.between(1, 8) : rng.between(4, 96));
   options.max_rows = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 4) : rng.between(4, 24));
   options.watermark_blocks = static_cast<std::int32_t>(rng.between(-1, 3));
+  options.ageing_steps = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 60) : 1024);
+  options.queue_policy = any_of(rng, queue_policy_names());
+  options.victim_policy = any_of(rng, victim_policy_names());
   return options;
 }
 
@@ -99,15 +108,24 @@ void inject(Rng& rng, const Swarm& swarm, ShadowRun& run, std::uint64_t num_subm
 }
 
 struct Totals {
-  std::uint64_t preemptions = 0, refused = 0, exempt = 0, hits = 0, evictions = 0, collisions = 0;
+  std::uint64_t preemptions = 0, refused = 0, exempt = 0, hits = 0, evictions = 0, collisions = 0, aged = 0;
 };
 
-void run_seed(std::uint64_t seed, Totals& totals) {
+struct Policies {
+  std::string_view queue, victim;
+};
+
+/// Of the seed's choice unless given.
+void run_seed(std::uint64_t seed, Totals& totals, std::optional<Policies> policies = std::nullopt) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   Rng rng(seed);
   const Swarm swarm(rng);
   CoreOptions options = random_options(rng);
   options.prefix_cache = swarm.cache;
+  if (policies) {
+    options.queue_policy = policies->queue;
+    options.victim_policy = policies->victim;
+  }
   constexpr std::int32_t kVocabulary = 40;
   const CollidingHasher colliding;
   ShadowRun run(options, kVocabulary, swarm.collisions ? &colliding : nullptr);
@@ -117,6 +135,7 @@ void run_seed(std::uint64_t seed, Totals& totals) {
     for (std::int64_t burst = swarm.bursts ? rng.between(0, 8) : rng.chance(0.3); burst > 0; --burst) {
       CoreRequest request = random_request(rng, swarm, options, ++num_submitted, kVocabulary);
       if (swarm.shared_prefixes) share_prefix(rng, run, kVocabulary, request);
+      if (swarm.priorities) request.priority = static_cast<std::int32_t>(rng.between(-2, 2));
       if (swarm.salts && rng.chance(0.5)) request.salt = rng.chance(0.5) ? "a" : "b";
       static_cast<void>(run.submit(request));
       if (rng.chance(0.1)) {
@@ -138,7 +157,10 @@ void run_seed(std::uint64_t seed, Totals& totals) {
   totals.hits += run.core().counters().prefix_hits;
   totals.evictions += run.core().kv().cache_counters().evicted_blocks;
   totals.collisions += run.core().kv().cache_counters().collisions;
-  for (const auto& [id, answer] : run.answers()) totals.exempt += answer.num_preemptions == 3;
+  for (const auto& [id, answer] : run.answers()) {
+    totals.exempt += answer.num_preemptions == 3;
+    totals.aged += answer.start_due_at.has_value();
+  }
 }
 
 void run_seeds(std::uint64_t first, std::uint64_t count) {
@@ -149,6 +171,7 @@ void run_seeds(std::uint64_t first, std::uint64_t count) {
   }
   EXPECT_GT(totals.preemptions, count / 10) << "the loads are too light to mean anything";
   EXPECT_GT(totals.exempt, 0u) << "no request ever became exempt";
+  EXPECT_GT(totals.aged, count / 10) << "hardly anybody waited long enough to age";
   EXPECT_GT(totals.refused, 0u);
   EXPECT_GT(totals.hits, 10 * count);
   EXPECT_GT(totals.evictions, count);
@@ -156,6 +179,20 @@ void run_seeds(std::uint64_t first, std::uint64_t count) {
 }
 
 TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverThousandsOfSeeds) { run_seeds(1000, 3000); }
+
+TEST(ShadowKv, SoItIsUnderEveryCombinationOfPolicies) {
+  for (std::string_view queue : queue_policy_names())
+    for (std::string_view victim : victim_policy_names()) {
+      SCOPED_TRACE(testing::Message() << queue << ", " << victim);
+      Totals totals;
+      for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+        run_seed(seed, totals, Policies{queue, victim});
+        if (testing::Test::HasFatalFailure()) return;
+      }
+      EXPECT_GT(totals.preemptions, 0u);
+      EXPECT_GT(totals.aged, 0u);
+    }
+}
 
 TEST(ShadowKv, SeedsThatOnceFailedPass) {
   Totals totals;

@@ -58,11 +58,44 @@ std::optional<Refusal> ShadowRun::submit(const CoreRequest& request) {
   answer.request = request;
   answer.next_logits = request.logits_from.value_or(static_cast<std::int32_t>(request.prompt.size()) - 1);
   answer.submitted_at_step = num_steps_;
+  arrivals_.push_back(request.id);
+  steps_left_ += steps_needed(request);
+  return std::nullopt;
+}
+
+/// Rows of one token that the request takes at most, its preemptions included.
+std::uint64_t ShadowRun::steps_needed(const CoreRequest& request) const {
   const std::int64_t room = std::min<std::int64_t>(options_.context_tokens, options_.pool_tokens());
   const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t need = prompt_tokens + (request.max_tokens ? *request.max_tokens : room - prompt_tokens);
-  steps_left_ += static_cast<std::uint64_t>((kMaxPreemptions + 1) * need);
-  return std::nullopt;
+  return static_cast<std::uint64_t>((kMaxPreemptions + 1) * need);
+}
+
+/// Requests that have waited for more than ageing_steps must start within the documented bound. (Tests have fewer
+/// requests live than may age in a step.)
+void ShadowRun::note_aged() {
+  std::uint64_t needed = 0;
+  for (RequestId id : live()) needed += steps_needed(answers_.at(id).request);
+  for (RequestId id : live()) {
+    Answer& answer = answers_.at(id);
+    const auto age = num_steps_ - answer.submitted_at_step;
+    if (answer.started_at_step || answer.start_due_at || age <= static_cast<std::uint64_t>(options_.ageing_steps))
+      continue;
+    answer.start_due_at = num_steps_ + needed;
+  }
+}
+
+/// After a step: nobody has started before an aged one that came earlier, and nobody aged has waited too long.
+void ShadowRun::check_waits() {
+  std::optional<RequestId> overtaken;
+  for (RequestId id : arrivals_) {
+    const Answer& answer = answers_.at(id);
+    if (overtaken && answer.started_at_step == num_steps_)
+      note(cat("request ", id, " starts before request ", *overtaken, ", which has aged"));
+    if (answer.finished || answer.started_at_step || !answer.start_due_at) continue;
+    overtaken = overtaken.value_or(id);
+    if (num_steps_ > *answer.start_due_at) note(cat("request ", id, " has waited longer than the bound"));
+  }
 }
 
 bool ShadowRun::cancel(RequestId request) {
@@ -88,6 +121,7 @@ const BatchPlan& ShadowRun::step() {
   const bool had_work = core_->has_work();
   const BatchPlan& plan = core_->plan_step();
   num_steps_ = plan.step;
+  note_aged();
   digests_.push_back(plan.digest());
   if (had_work && plan.rows.empty()) note("I7: there is work and no row");
   if (steps_left_ == 0 && had_work) note("the liveness bound is exceeded");
@@ -99,6 +133,7 @@ const BatchPlan& ShadowRun::step() {
   for (std::size_t i = 0; i < plan.rows.size(); ++i)
     if (failing_.erase(plan.rows[i].request) > 0) result.rows[i] = {TokenId{-1}, true};
   for (const Event& event : core_->commit(result)) handle(event);
+  check_waits();
   if (auto violation = core_->validate()) note(*violation);
   return plan;
 }
@@ -142,6 +177,7 @@ void ShadowRun::handle(const Event& event) {
     Answer& answer = answers_.at(started->request);
     if (answer.cached_tokens) note(cat("request ", started->request, " starts twice"));
     answer.cached_tokens = started->cached_tokens;
+    answer.started_at_step = num_steps_;
     if (started->cached_tokens >= static_cast<std::int32_t>(answer.request.prompt.size()))
       note(cat("request ", started->request, " has nothing to compute"));
   } else if (const auto* preempted = std::get_if<RequestPreempted>(&event)) {

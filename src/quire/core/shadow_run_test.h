@@ -50,6 +50,8 @@ class ShadowRun {
     std::int32_t next_logits = 0;               ///< next position whose logits are due
     std::uint64_t first_token_step = 0;
     std::uint64_t submitted_at_step = 0;
+    std::optional<std::uint64_t> started_at_step;
+    std::optional<std::uint64_t> start_due_at;  ///< the last step at which it may start, once it has aged waiting
   };
   const Answer& answer(RequestId request) const { return answers_.at(request); }
   const std::map<RequestId, Answer>& answers() const { return answers_; }
@@ -62,7 +64,10 @@ class ShadowRun {
 
  private:
   void note(std::string text);
+  std::uint64_t steps_needed(const CoreRequest& request) const;
   void check_plan(const BatchPlan& plan);
+  void note_aged();
+  void check_waits();
   void handle(const Event& event);
   void check_answer(const Answer& answer);
   void check_counters();
@@ -75,6 +80,7 @@ class ShadowRun {
   std::unique_ptr<EngineCore> core_;
   ShadowExecutor executor_;
   std::map<RequestId, Answer> answers_;
+  std::vector<RequestId> arrivals_;  ///< accepted, in order
   std::set<RequestId> failing_;
   std::uint64_t steps_left_ = 0;  ///< by the liveness bound
   std::uint64_t num_steps_ = 0;

@@ -202,6 +202,7 @@ void Engine::State::handle(SubmitCommand command) {
       .max_tokens = command.request.max_tokens,
       .stop_tokens = end_tokens(command.request),
       .min_tokens = command.request.min_tokens,
+      .priority = command.request.priority,
       .salt = command.request.cache_salt,
   };
   if (command.request.scoring) request.logits_from = command.request.scoring->from;
@@ -381,6 +382,8 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
       .context_tokens = static_cast<std::int32_t>(info.context),
       .token_budget = static_cast<std::int32_t>(info.max_batch_tokens),
       .max_rows = static_cast<std::int32_t>(info.max_batch_rows),
+      .queue_policy = options.queue_policy,
+      .victim_policy = options.victim_policy,
       .prefix_cache = info.prefix_cache,
   };
   QUIRE_TRY(state->core, EngineCore::create(core_options, state->log.get(),

@@ -41,6 +41,9 @@ struct EngineOptions {
   bool reference_arithmetic = false;     ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
   std::string command_log;               ///< a file to which the core's commands are written; empty: none
   std::function<void(double)> progress;  ///< the fraction loaded; from the opening thread
+
+  /// Who is served first, and who gives up memory when it runs out; sched/policy.h has the names.
+  std::string queue_policy = "fcfs", victim_policy = "latest-arrived";
 };
 
 /// What was loaded and chosen; for the start-up summary and GET /v1/models.

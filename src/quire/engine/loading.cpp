@@ -7,6 +7,7 @@
 #include "quire/engine/cache_domain.h"
 #include "quire/engine/memory.h"
 #include "quire/engine/tokenizer_data.h"
+#include "quire/sched/policy.h"
 
 namespace quire::engine {
 namespace {
@@ -29,6 +30,8 @@ Result<void> check(const EngineOptions& options) {
   QUIRE_TRY_VOID(check_range("max batch tokens", options.max_batch_tokens, 1, 65536));
   QUIRE_TRY_VOID(check_range("max batch rows", options.max_batch_rows, 1, 65536));
   QUIRE_TRY_VOID(check_range("max waiting", options.max_waiting, 1, 1'000'000));
+  if (auto policy = make_queue_policy(options.queue_policy); !policy) return policy.error();
+  if (auto policy = make_victim_policy(options.victim_policy); !policy) return policy.error();
   QUIRE_TRY_VOID(check_range("context", options.context, 0, std::int64_t{1} << 30));
   return {};
 }

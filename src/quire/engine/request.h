@@ -29,7 +29,8 @@ struct GenerateRequest {
   /// nullopt: no logprobs. Else the logprob of each output token and the best `n` alternatives (0: none).
   std::optional<std::int32_t> top_logprobs;
   std::optional<PromptScoring> scoring;
-  std::string cache_salt;  ///< requests of different salts never share cached prefixes; any bytes
+  std::int32_t priority = 0;  ///< lower is more urgent; only the policies named after it look at it
+  std::string cache_salt;     ///< requests of different salts never share cached prefixes; any bytes
 };
 
 struct TokenLogprob {

@@ -31,7 +31,7 @@ namespace quire {
 /// 8, 16, 32, 64 and 128 tokens.
 bool is_block_size(std::int64_t block_size);
 
-class PagedKvManager final : public KvManager {
+class PagedKvManager : public KvManager {
  public:
   /// is_block_size(block_size); num_blocks >= 1. Both are checked where they enter (CoreOptions).
   /// `cache`: whose prefixes are cached; nullopt: no cache.

@@ -27,6 +27,7 @@ Result<void> check_options(const CoreOptions& options) {
   QUIRE_TRY_VOID(check_at_least_one("max_rows", options.max_rows));
   if (options.watermark_blocks < -1)
     return fail("option watermark_blocks is ", options.watermark_blocks, "; it must be -1 (default) or at least 0");
+  QUIRE_TRY_VOID(check_at_least_one("ageing_steps", options.ageing_steps));
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return fail("option ", policy.error().message);
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return fail("option ", policy.error().message);
   return {};

@@ -16,7 +16,9 @@ struct CoreOptions {
   std::int32_t max_rows = 256;      ///< sequences in a step; >= 1. At most min(max_rows, token_budget) run at a time
   std::int32_t watermark_blocks =
       -1;  ///< blocks kept free by admission while others run; -1: 1 % of the pool, at least 1
-  std::string queue_policy = "fcfs";             ///< sched/policy.h
+  std::int32_t ageing_steps = 1024;   ///< after more steps than these a request goes before later arrivals, whatever
+                                      ///< the queue policy (sched/scheduler.h); >= 1
+  std::string queue_policy = "fcfs";  ///< sched/policy.h
   std::string victim_policy = "latest-arrived";  ///< sched/policy.h
   bool prefix_cache = false;                     ///< find prefixes that were computed before; see kv/kv_manager.h
 

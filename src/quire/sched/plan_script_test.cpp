@@ -1,8 +1,9 @@
 // Plan scripts: tests/plans/*.txt hold pools, limits and arrivals, and the exact batch expected at each step.
 //
-//     pool blocks=4 block_size=8 [cache=1]        limits budget=16 rows=4 context=64 watermark=0
-//     submit 1 prompt=20 max=3 [stop=TOKEN min=N logits_from=N shared=N salt=N]     the first `shared` tokens (all of
-//     them unless said) are those of every prompt; then, if it is refused, an indented line: refused
+//     pool blocks=4 block_size=8 [cache=1]        [queue POLICY]        [victim POLICY]
+//     limits budget=16 rows=4 context=64 watermark=0 [ageing=N]
+//     submit 1 prompt=20 max=3 [stop=TOKEN min=N logits_from=N shared=N salt=N priority=N]     the first `shared`
+//     tokens (all of them unless said) are those of every prompt; then, if it is refused, an indented line: refused
 //     ... cancel 1        fail 1 (its next row)        sample 1 TOKEN (its next sampled token; 9 unless said) step
 //     then, indented and in this order, everything that happens:
 //       preempted REQUEST, NUMBER times       dropped SEQUENCE        copy BLOCK to BLOCK
@@ -57,6 +58,8 @@ class ScriptRunner {
   /// Carries out a line and returns what happened, one text a line.
   std::vector<std::string> run(const Line& line) {
     if (line.word == "pool") return set_pool(line), std::vector<std::string>{};
+    if (line.word == "queue") return options_.queue_policy = line.arguments.at(0), std::vector<std::string>{};
+    if (line.word == "victim") return options_.victim_policy = line.arguments.at(0), std::vector<std::string>{};
     if (line.word == "limits") return set_limits(line), std::vector<std::string>{};
     if (line.word == "submit") return submit(line);
     if (line.word == "cancel") return cancel(line.request());
@@ -81,6 +84,7 @@ class ScriptRunner {
     options_.max_rows = line.values.at("rows");
     options_.context_tokens = line.values.at("context");
     options_.watermark_blocks = line.values.at("watermark");
+    options_.ageing_steps = line.find("ageing").value_or(options_.ageing_steps);
     kv_ = std::make_unique<PagedKvManager>(options_.num_blocks, options_.block_size,
                                            options_.prefix_cache ? std::optional(CacheIdentity{}) : std::nullopt);
     scheduler_ = std::make_unique<Scheduler>(options_, *kv_);
@@ -96,6 +100,7 @@ class ScriptRunner {
     if (auto salt = line.find("salt")) request.salt = cat(*salt);
     request.max_tokens = line.find("max");
     request.min_tokens = line.find("min").value_or(0);
+    request.priority = line.find("priority").value_or(0);
     request.logits_from = line.find("logits_from");
     if (auto stop = line.find("stop")) request.stop_tokens = {TokenId{*stop}};
     if (auto refusal = scheduler_->submit(request)) return {cat("refused ", refusal->message)};

@@ -45,7 +45,7 @@ struct CoreRequest {
   std::vector<TokenId> stop_tokens;        ///< end of generation; reported as the reason, not as a token
   std::int32_t min_tokens = 0;             ///< stop tokens end the request only once it has generated this many
   std::optional<std::int32_t> logits_from;  ///< first position of the prompt whose logits are wanted; unset: the last
-  std::int32_t priority = 0;                ///< for queue policies; FCFS ignores it
+  std::int32_t priority = 0;                ///< lower is more urgent; for the policies that look at it (sched/policy.h)
   std::string salt;                         ///< requests of different salts share no cached content; any bytes
 };
 

@@ -75,9 +75,12 @@ TEST(CoreOptions, EachOptionOutOfRangeIsNamedWithItsValue) {
   EXPECT_EQ(message([](CoreOptions& o) { o.max_rows = 0; }), "option max_rows is 0; at least 1 is needed");
   EXPECT_EQ(message([](CoreOptions& o) { o.watermark_blocks = -2; }),
             "option watermark_blocks is -2; it must be -1 (default) or at least 0");
-  EXPECT_EQ(message([](CoreOptions& o) { o.queue_policy = "lifo"; }), "option queue_policy is 'lifo'; there is: fcfs");
-  EXPECT_EQ(message([](CoreOptions& o) { o.victim_policy = ""; }),
-            "option victim_policy is ''; there is: latest-arrived");
+  EXPECT_EQ(message([](CoreOptions& o) { o.queue_policy = "lifo"; }),
+            "option queue_policy is 'lifo'; there are: fcfs, priority, shortest-prompt, longest-cached-prefix");
+  EXPECT_EQ(
+      message([](CoreOptions& o) { o.victim_policy = ""; }),
+      "option victim_policy is ''; there are: latest-arrived, oldest, lowest-priority, most-blocks, least-progress");
+  EXPECT_EQ(message([](CoreOptions& o) { o.ageing_steps = 0; }), "option ageing_steps is 0; at least 1 is needed");
 }
 
 TEST(RequestState, OnlyTheDrawnEdgesAreLegal) {
@@ -90,13 +93,89 @@ TEST(RequestState, OnlyTheDrawnEdgesAreLegal) {
       EXPECT_EQ(is_legal_edge(from, to), legal.count({from, to}) == 1) << to_string(from) << " to " << to_string(to);
 }
 
-TEST(Policy, FcfsServesByArrivalWhateverThePriority) {
-  const RequestView early{RequestId{9}, 1, 0, 2, 10}, late{RequestId{1}, 2, 100, 0, 1};
-  EXPECT_TRUE(FcfsQueue().serves_before(early, late));
-  EXPECT_FALSE(FcfsQueue().serves_before(late, early));
-  EXPECT_FALSE(FcfsQueue().serves_before(early, early));
-  EXPECT_TRUE(LatestArrivedVictim().yields_before(late, early));
-  EXPECT_FALSE(LatestArrivedVictim().yields_before(early, late));
+using Orders = std::vector<bool>;
+
+/// Whether the first of each pair comes before the second; that the second does not is checked too.
+Orders serves(const char* policy, const std::vector<std::pair<RequestView, RequestView>>& pairs) {
+  const auto queue = *make_queue_policy(policy);
+  Orders orders;
+  for (const auto& [a, b] : pairs) {
+    EXPECT_FALSE(queue->serves_before(a, a));
+    EXPECT_NE(queue->serves_before(a, b), queue->serves_before(b, a));
+    orders.push_back(queue->serves_before(a, b));
+  }
+  return orders;
+}
+
+// Fields: id, arrival, priority, preemptions, prompt tokens, cached tokens.
+TEST(QueuePolicy, FcfsServesByArrivalWhateverElse) {
+  EXPECT_EQ(serves("fcfs", {{{RequestId{9}, 1, 5, 0, 10, 0}, {RequestId{1}, 2, 0, 2, 1, 9}}}), Orders{true});
+}
+
+TEST(QueuePolicy, PriorityServesTheLowerValueFirst) {
+  EXPECT_EQ(serves("priority", {{{RequestId{1}, 2, -1, 0, 10, 0}, {RequestId{2}, 1, 0, 2, 1, 9}},
+                                {{RequestId{1}, 2, INT32_MIN, 0, 10, 0}, {RequestId{2}, 1, INT32_MAX, 0, 1, 9}},
+                                {{RequestId{1}, 1, 0, 0, 10, 0}, {RequestId{2}, 2, 0, 0, 1, 9}}}),
+            (Orders{true, true, true}));
+}
+
+TEST(QueuePolicy, ShortestPromptServesTheShorterPromptFirst) {
+  EXPECT_EQ(serves("shortest-prompt", {{{RequestId{1}, 2, 5, 0, 9, 0}, {RequestId{2}, 1, 0, 2, 10, 9}},
+                                       {{RequestId{1}, 1, 5, 0, 9, 0}, {RequestId{2}, 2, 0, 0, 9, 9}}}),
+            (Orders{true, true}));
+}
+
+TEST(QueuePolicy, LongestCachedPrefixServesTheLongerOneFirst) {
+  EXPECT_EQ(serves("longest-cached-prefix", {{{RequestId{1}, 2, 5, 0, 9, 3}, {RequestId{2}, 1, 0, 2, 1, 2}},
+                                             {{RequestId{1}, 1, 5, 0, 9, 3}, {RequestId{2}, 2, 0, 0, 1, 3}}}),
+            (Orders{true, true}));
+}
+
+TEST(QueuePolicy, AmongEqualsThePreemptedComesBeforeTheNeverStarted) {
+  const RequestView preempted{RequestId{1}, 2, 0, 1, 10, 4}, never_started{RequestId{2}, 1, 0, 0, 10, 4};
+  EXPECT_EQ(serves("priority", {{preempted, never_started}}), Orders{true});
+  EXPECT_EQ(serves("shortest-prompt", {{preempted, never_started}}), Orders{true});
+  EXPECT_EQ(serves("longest-cached-prefix", {{preempted, never_started}}), Orders{true});
+  EXPECT_EQ(serves("fcfs", {{preempted, never_started}}), Orders{false});
+}
+
+TEST(QueuePolicy, OnlyLongestCachedPrefixLooksIntoTheCache) {
+  for (std::string_view name : queue_policy_names())
+    EXPECT_EQ((*make_queue_policy(name))->reads_cached_tokens(), name == "longest-cached-prefix") << name;
+}
+
+/// Whether the first yields before the second.
+bool yields(const char* policy, const RunningView& a, const RunningView& b) {
+  const auto victims = *make_victim_policy(policy);
+  EXPECT_FALSE(victims->yields_before(a, a));
+  EXPECT_NE(victims->yields_before(a, b), victims->yields_before(b, a));
+  return victims->yields_before(a, b);
+}
+
+TEST(VictimPolicy, EachYieldsByItsOwnMeasureAndTiesByLaterArrival) {
+  const auto view = [](std::uint64_t arrival, std::int32_t priority, std::int64_t blocks, std::int32_t generated,
+                       std::int32_t computed) {
+    return RunningView{{RequestId{arrival}, arrival, priority, 0, 10, 0}, blocks, generated, computed};
+  };
+  const RunningView early = view(1, 0, 4, 7, 30), late = view(2, 0, 4, 7, 30);
+  EXPECT_TRUE(yields("latest-arrived", late, early));
+  EXPECT_TRUE(yields("oldest", early, late));
+  EXPECT_TRUE(yields("lowest-priority", late, early));
+  EXPECT_TRUE(yields("most-blocks", late, early));
+  EXPECT_TRUE(yields("least-progress", late, early));
+  EXPECT_TRUE(yields("lowest-priority", view(1, 1, 4, 7, 30), late));
+  EXPECT_TRUE(yields("most-blocks", view(1, 0, 5, 7, 30), late));
+  EXPECT_TRUE(yields("least-progress", view(1, 0, 4, 6, 90), late));
+  EXPECT_TRUE(yields("least-progress", view(1, 0, 4, 7, 29), late));
+}
+
+TEST(Policy, EveryNameMakesAPolicy) {
+  EXPECT_EQ(queue_policy_names().size(), 4u);
+  EXPECT_EQ(victim_policy_names().size(), 5u);
+  for (std::string_view name : queue_policy_names()) EXPECT_TRUE(make_queue_policy(name).ok()) << name;
+  for (std::string_view name : victim_policy_names()) EXPECT_TRUE(make_victim_policy(name).ok()) << name;
+  EXPECT_EQ(queue_policy_names()[0], CoreOptions().queue_policy);
+  EXPECT_EQ(victim_policy_names()[0], CoreOptions().victim_policy);
 }
 
 BatchPlan some_plan() {

@@ -72,6 +72,7 @@ std::optional<Refusal> Scheduler::submit(CoreRequest request) {
   const auto prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
   const auto room = static_cast<std::int32_t>(std::min<std::int64_t>(options_.context_tokens, options_.pool_tokens()));
   live->view = {request.id, next_arrival_++, request.priority, 0, prompt_tokens};
+  live->submitted_at = step_;
   live->tokens = std::move(request.prompt);
   live->stop_tokens = std::move(request.stop_tokens);
   std::sort(live->stop_tokens.begin(), live->stop_tokens.end());
@@ -79,7 +80,9 @@ std::optional<Refusal> Scheduler::submit(CoreRequest request) {
   live->min_tokens = request.min_tokens;
   live->logits_begin = request.logits_from.value_or(prompt_tokens - 1);
   live->chain.salt = std::move(request.salt);
+  live->view.cached_tokens = cached_tokens(*live);
   queue_.insert(live.get());
+  by_arrival_.emplace(live->view.arrival, live.get());
   requests_.emplace(request.id, std::move(live));
   ++counters_.submitted;
   counters_.prompt_tokens += static_cast<std::uint64_t>(prompt_tokens);
@@ -97,6 +100,7 @@ std::optional<std::int32_t> Scheduler::end(RequestId id, FinishReason reason) {
   } else {
     queue_.erase(request);
   }
+  by_arrival_.erase(request->view.arrival);
   move_to(*request, RequestState::finished);
   ++counters_.finished[static_cast<std::size_t>(reason)];
   requests_.erase(id);
@@ -136,12 +140,64 @@ RowOutcome Scheduler::commit_row(const PlanRow& row, TokenId token) {
   return outcome;
 }
 
+// -- the order of waiting requests that changes with time --
+
+void Scheduler::age_requests() {
+  for (std::int32_t i = 0; i < kMaxAgedPerStep; ++i) {
+    const auto found = by_arrival_.lower_bound(next_to_age_);
+    if (found == by_arrival_.end()) return;
+    const auto age = step_ - found->second->submitted_at;
+    if (age <= static_cast<std::uint64_t>(options_.ageing_steps)) return;
+    set_aged(*found->second);
+    next_to_age_ = found->first + 1;
+  }
+}
+
+void Scheduler::set_aged(Request& request) {
+  if (request.state == RequestState::running) {
+    std::erase(running_, &request);
+    request.is_aged = true;
+    insert_running(&request);
+  } else {
+    queue_.erase(&request);
+    request.is_aged = true;
+    queue_.insert(&request);
+  }
+}
+
+void Scheduler::look_up_prefixes() {
+  if (!queue_policy_->reads_cached_tokens()) return;
+  const auto num_visited = std::min<std::size_t>(by_arrival_.size(), kMaxLookedUp);
+  std::int64_t num_blocks = 0;
+  for (std::size_t i = 0; i < num_visited && num_blocks < kMaxLookedUpBlocks; ++i) {
+    auto found = by_arrival_.lower_bound(next_to_look_up_);
+    if (found == by_arrival_.end()) found = by_arrival_.begin();
+    next_to_look_up_ = found->first + 1;
+    Request& request = *found->second;
+    if (request.state == RequestState::running) continue;
+    const std::int32_t num_tokens = cached_tokens(request);
+    num_blocks += kv_.blocks_for(num_tokens);
+    if (num_tokens == request.view.cached_tokens) continue;
+    queue_.erase(&request);
+    request.view.cached_tokens = num_tokens;
+    queue_.insert(&request);
+  }
+}
+
+/// For the queue policy; 0 if it does not look.
+std::int32_t Scheduler::cached_tokens(Request& request) const {
+  return queue_policy_->reads_cached_tokens() ? match(request).num_tokens : 0;
+}
+
 // -- planning a step --
 
 void Scheduler::plan_step(BatchPlan& plan) {
   plan.clear();
-  plan.step = ++counters_.steps;
+  plan.step = ++step_;
+  counters_.steps = step_;
   plan.dropped.swap(dropped_);
+  age_requests();
+  look_up_prefixes();
   make_draft();
   commit_draft(plan);
 }
@@ -214,7 +270,8 @@ PrefixHit Scheduler::match(Request& request) const {
 bool Scheduler::is_passed_over(Request& request, const PrefixHit& hit) const {
   const std::size_t block = hit.blocks.size();
   const std::int64_t end = (static_cast<std::int64_t>(block) + 1) * options_.block_size;
-  if (request.is_exempt() || end > std::min(request.num_tokens() - 1, request.logits_begin)) return false;
+  if (request.is_exempt() || request.is_aged || end > std::min(request.num_tokens() - 1, request.logits_begin))
+    return false;
   if (block >= request.chain.keys.size()) return false;  // no cache
   for (std::size_t i = 0; i < draft_.prefills.size(); ++i) {
     const Request& owner = *draft_.prefills[i];
@@ -258,12 +315,32 @@ void Scheduler::admit_from_queue() {
   }
 }
 
+/// What each candidate computes in this step [prefills]. Those behind an aged one of the queue get what is left once it
+/// has all it needs: so it starts before them.
+std::vector<std::int32_t> Scheduler::share_budget(std::int32_t budget) const {
+  std::vector<std::int32_t> shares;
+  std::span<const std::int32_t> remaining = draft_.remaining;
+  while (!remaining.empty()) {
+    std::size_t count = 1;
+    for (; count < remaining.size(); ++count) {
+      const std::size_t last = shares.size() + count - 1;
+      if (last >= draft_.num_running_prefills && draft_.prefills[last]->is_aged) break;
+    }
+    for (std::int32_t share : share_prefill_budget(remaining.first(count), budget)) {
+      shares.push_back(share);
+      budget -= share;
+    }
+    remaining = remaining.subspan(count);
+  }
+  return shares;
+}
+
 Scheduler::Request* Scheduler::draft_prefills() {
   draft_.remaining.clear();
   for (std::size_t i = 0; i < draft_.prefills.size(); ++i)
     draft_.remaining.push_back(draft_.prefills[i]->num_tokens() - draft_.begin(i));
   const auto budget = options_.token_budget - static_cast<std::int32_t>(draft_.rows.size());
-  const std::vector<std::int32_t> shares = share_prefill_budget(draft_.remaining, budget);
+  const std::vector<std::int32_t> shares = share_budget(budget);
   std::uint64_t next_sequence = next_sequence_;
   for (std::size_t i = 0; i < draft_.prefills.size(); ++i) {
     if (shares[i] == 0) continue;
@@ -281,11 +358,15 @@ bool Scheduler::is_victim(const Request* request) const {
   return std::find(draft_.victims.begin(), draft_.victims.end(), request) != draft_.victims.end();
 }
 
+RunningView Scheduler::running_view(const Request& request) const {
+  return {request.view, kv_.blocks_for(request.computed), request.num_generated(), request.computed};
+}
+
 Scheduler::Request* Scheduler::choose_victim() const {
   Request* victim = nullptr;
   for (Request* request : running_)
     if (!request->is_exempt() && !is_victim(request) &&
-        (!victim || victim_policy_->yields_before(request->view, victim->view)))
+        (!victim || victim_policy_->yields_before(running_view(*request), running_view(*victim))))
       victim = request;
   QUIRE_CHECK(victim != nullptr, "out of blocks with exempt requests only");
   return victim;
@@ -314,6 +395,7 @@ void Scheduler::commit_victim(Request* request, BatchPlan& plan) {
   move_to(*request, RequestState::preempted);
   ++request->view.num_preemptions;
   request->computed = 0;
+  request->view.cached_tokens = cached_tokens(*request);
   queue_.insert(request);
   preempted_.push_back({request->view.request, request->view.num_preemptions});
   ++counters_.preemptions;

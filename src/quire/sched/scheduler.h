@@ -9,13 +9,14 @@
 //        - the blocks of the request's whole prompt (after a preemption: of all its tokens) are free, beyond the blocks
 //        that
 //          running prefills have still to take and, unless nothing runs, a watermark.
-//      The first that does not fit ends this: nobody overtakes it. A request begins with the longest prefix that the
-//      cache has, up to the first position whose logits are wanted: only what is missing is computed and counted. If
-//      the first block that it lacks is just being computed by another candidate, it is passed over in this step
-//      without holding up those behind it, and looks again in the next: requests that arrive together with the same
-//      long prefix compute it once. It waits only as long as the other one advances, and never if it is exempt; at most
-//      kMaxPassedOver are passed over in a step, the next one ends the admissions;
-//   4. the candidates share the budget (prefill_share.h). One without a share stays where it is.
+//      The first that does not fit ends this: nobody overtakes it in this step. A request begins with the longest
+//      prefix that the cache has, up to the first position whose logits are wanted: only what is missing is computed
+//      and counted. If the first block that it lacks is just being computed by another candidate, it is passed over in
+//      this step without holding up those behind it, and looks again in the next: requests that arrive together with
+//      the same long prefix compute it once. It waits only as long as the other one advances, and never if it is exempt
+//      or aged; at most kMaxPassedOver are passed over in a step, the next one ends the admissions;
+//   4. the candidates share the budget (prefill_share.h); those behind an aged one of the queue get only what is left
+//      once it has all it needs. One without a share stays where it is.
 //
 // Out of blocks: a row that finds no block makes the victim policy choose among the running requests that are not
 // exempt. The victim gives up all its memory, keeps its tokens, goes back to its place in the queue and is recomputed
@@ -28,16 +29,32 @@
 // progress, and every request is computed at most kMaxPreemptions + 1 times: work ends within the sum of
 // (kMaxPreemptions + 1) * need steps.
 //
+// Ageing: nobody starves, whatever the policies and whatever arrives later. Once a request has been live for more than
+// options.ageing_steps steps it is aged: it comes behind the exempt ones and before all others, in the queue and among
+// the running, and the aged are in the order of their arrival. At most kMaxAgedPerStep age in a step, first arrived
+// first. From then on no later arrival starts before it. The requests it may still wait for are those that were live
+// when it aged, and each of them is computed at most kMaxPreemptions + 1 times. So, with W requests live,
+//     steps from submission to start <= ageing_steps + 1 + W / kMaxAgedPerStep + sum of (kMaxPreemptions + 1) * need
+// over those W. Under "fcfs" ageing changes no order; what point 4 says of the aged holds for it too.
+//
+// What "longest-cached-prefix" knows of a waiting request is as old as the last lookup: when it was submitted, when it
+// was preempted, and in turn, before each step is planned: at least one and at most kMaxLookedUp live requests in the
+// order of arrival, until kMaxLookedUpBlocks cached blocks have been found. Only the order is as old as that: what an
+// admitted request shares is looked up when it is admitted. A lookup takes a few hash lookups for each cached block,
+// and hashing the prompt the first time. The other policies look nothing up.
+//
 // Invariants (validate):
 //  S1  every live request is in exactly one of the queue (waiting, preempted) and the running list
-//  S2  the queue and the running list are in order: exempt first, then by the queue policy
+//  S2  the queue and the running list are in order: exempt first, then aged, then by the queue policy
 //  S3  running <= min(max_rows, token_budget)
 //  S4  between steps a running request has reserved exactly its computed positions (found ones included), less than its
 //      tokens; nobody else has reserved anything
 //  S5  nobody has been preempted more than kMaxPreemptions times; the exempt ones running fit the pool at their largest
+//  S6  the aged ones are exactly the live ones that arrived before the first that has not aged
 //
 // Thread-safety: none; one thread at a time.
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -56,6 +73,9 @@ namespace quire {
 
 inline constexpr std::int32_t kMaxPreemptions = 3;
 inline constexpr std::int32_t kMaxPassedOver = 32;
+inline constexpr std::int32_t kMaxAgedPerStep = 32;
+inline constexpr std::int32_t kMaxLookedUp = 16;
+inline constexpr std::int64_t kMaxLookedUpBlocks = 64;
 
 /// What became of a request's row.
 struct RowOutcome {
@@ -109,12 +129,14 @@ class Scheduler {
   const CoreCounters& counters() const { return counters_; }
   CoreCounters& counters() { return counters_; }
 
-  /// The first violation of S1..S5, or of the KV manager's invariants. Between steps only.
+  /// The first violation of S1..S6, or of the KV manager's invariants. Between steps only.
   std::optional<std::string> validate() const;
 
  private:
   struct Request {
     RequestView view;
+    std::uint64_t submitted_at = 0;  ///< steps planned before
+    bool is_aged = false;
     RequestState state = RequestState::waiting;
     std::vector<TokenId> tokens;       ///< the prompt, then what was generated
     std::vector<TokenId> stop_tokens;  ///< sorted
@@ -140,6 +162,8 @@ class Scheduler {
     const QueuePolicy* policy;
     bool operator()(const Request* a, const Request* b) const {
       if (a->is_exempt() != b->is_exempt()) return a->is_exempt();
+      if (a->is_aged != b->is_aged) return a->is_aged;
+      if (a->is_aged) return a->view.arrival < b->view.arrival;
       return policy->serves_before(a->view, b->view);
     }
   };
@@ -170,17 +194,24 @@ class Scheduler {
   void move_to(Request& request, RequestState state);
   void insert_running(Request* request);
 
+  void age_requests();
+  void set_aged(Request& request);
+  void look_up_prefixes();
+  std::int32_t cached_tokens(Request& request) const;
+
   void make_draft();
   Request* try_draft();
   Request* draft_decodes();
   void collect_prefills();
   void admit_from_queue();
   Request* draft_prefills();
+  std::vector<std::int32_t> share_budget(std::int32_t budget) const;
   bool draft_row(Request* request, std::int32_t num_tokens);
   bool draft_start(Request* request, SequenceId sequence, PrefixHit& hit, std::int32_t num_tokens);
   PrefixHit match(Request& request) const;
   bool is_passed_over(Request& request, const PrefixHit& hit) const;
   bool is_victim(const Request* request) const;
+  RunningView running_view(const Request& request) const;
   Request* choose_victim() const;
   std::int64_t promised_blocks() const;
   std::int64_t exempt_blocks_running() const;
@@ -192,6 +223,7 @@ class Scheduler {
 
   std::optional<std::string> validate_running() const;
   std::optional<std::string> validate_queue() const;
+  std::optional<std::string> validate_ageing() const;
 
   const CoreOptions options_;
   const std::unique_ptr<QueuePolicy> queue_policy_;
@@ -202,10 +234,14 @@ class Scheduler {
   KvManager& kv_;
 
   std::unordered_map<RequestId, std::unique_ptr<Request>> requests_;  ///< live; looked up, never walked
+  std::map<std::uint64_t, Request*> by_arrival_;                      ///< live
   std::set<Request*, ServedBefore> queue_;
   std::vector<Request*> running_;
   std::int32_t num_preempted_ = 0;
   std::uint64_t next_arrival_ = 1;
+  std::uint64_t next_to_age_ = 1;      ///< arrival; all before it have aged
+  std::uint64_t next_to_look_up_ = 1;  ///< arrival
+  std::uint64_t step_ = 0;             ///< planned so far
   std::uint64_t next_sequence_ = 1;
   std::vector<SequenceId> dropped_;  ///< released since the last plan
   std::vector<Preemption> preempted_;

@@ -16,18 +16,20 @@ struct Command {
   int prompt_tokens;
   int max_tokens;  ///< 0: unset
   int target;
+  int priority;
 };
 
 void showValue(const Command& command, std::ostream& out) {
   out << "{kind " << command.kind << ", prompt " << command.prompt_tokens << ", max " << command.max_tokens
-      << ", target " << command.target << "}";
+      << ", target " << command.target << ", priority " << command.priority << "}";
 }
 
 rc::Gen<Command> any_command() {
   return rc::gen::build<Command>(rc::gen::set(&Command::kind, rc::gen::weightedElement<int>({{4, 0}, {1, 1}, {6, 2}})),
                                  rc::gen::set(&Command::prompt_tokens, rc::gen::inRange(1, 60)),
                                  rc::gen::set(&Command::max_tokens, rc::gen::inRange(0, 40)),
-                                 rc::gen::set(&Command::target, rc::gen::inRange(0, 20)));
+                                 rc::gen::set(&Command::target, rc::gen::inRange(0, 20)),
+                                 rc::gen::set(&Command::priority, rc::gen::inRange(-2, 3)));
 }
 
 CoreOptions any_options() {
@@ -38,6 +40,9 @@ CoreOptions any_options() {
   options.token_budget = *rc::gen::inRange(1, 40);
   options.max_rows = *rc::gen::inRange(1, 8);
   options.watermark_blocks = *rc::gen::inRange(-1, 3);
+  options.ageing_steps = *rc::gen::inRange(1, 60);
+  options.queue_policy = *rc::gen::elementOf(queue_policy_names());
+  options.victim_policy = *rc::gen::elementOf(victim_policy_names());
   return options;
 }
 
@@ -74,6 +79,7 @@ class Runner {
     CoreRequest request;
     request.id = RequestId{next_request_++};
     request.prompt.assign(static_cast<std::size_t>(command.prompt_tokens), TokenId{1});
+    request.priority = command.priority;
     if (command.max_tokens > 0) request.max_tokens = command.max_tokens;
     const std::int64_t room = std::min<std::int64_t>(options_.context_tokens, options_.pool_tokens());
     const std::int64_t need = command.prompt_tokens + std::max(1, command.max_tokens);

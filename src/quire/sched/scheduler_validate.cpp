@@ -1,4 +1,4 @@
-// Scheduler::validate: invariants S1..S5.
+// Scheduler::validate: invariants S1..S6.
 
 #include <algorithm>
 
@@ -45,10 +45,23 @@ std::optional<std::string> Scheduler::validate_queue() const {
   return std::nullopt;
 }
 
+std::optional<std::string> Scheduler::validate_ageing() const {
+  if (by_arrival_.size() != requests_.size())
+    return cat("S6: ", by_arrival_.size(), " by arrival, ", requests_.size(), " live");
+  for (const auto& [arrival, request] : by_arrival_) {
+    if (find(request->view.request) != request || request->view.arrival != arrival)
+      return cat("S6: the request of arrival ", arrival, " is not live");
+    if (request->is_aged != (arrival < next_to_age_))
+      return cat("S6: request ", request->view.request, " has aged or not, out of the order of arrival");
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> Scheduler::validate() const {
   if (auto violation = kv_.validate()) return violation;
   if (auto violation = validate_running()) return violation;
   if (auto violation = validate_queue()) return violation;
+  if (auto violation = validate_ageing()) return violation;
   if (requests_.size() != queue_.size() + running_.size())
     return cat("S1: ", requests_.size(), " live, ", queue_.size(), " queued, ", running_.size(), " running");
   if (counters_.submitted != counters_.finished_total() + requests_.size())

@@ -78,7 +78,6 @@ constexpr std::string_view kWithoutEffect[] = {"user",
                                                "parallel_tool_calls",
                                                "prompt_cache_key",
                                                "cache_prompt",
-                                               "priority",
                                                "request_id",
                                                "safety_identifier",
                                                "spaces_between_special_tokens",
@@ -273,6 +272,8 @@ Result<CommonFields> read_common(ObjectReader& reader, const ModelFacts& facts) 
   if (stop_tokens) {
     QUIRE_TRY(fields.generate.stop_tokens, read_tokens(*stop_tokens, "stop_token_ids", facts));
   }
+  QUIRE_TRY(auto priority, reader.optional_int("priority", {INT32_MIN, INT32_MAX}));
+  fields.generate.priority = static_cast<std::int32_t>(priority.value_or(0));
   QUIRE_TRY(auto cache_salt, reader.optional_string("cache_salt", limits::kCacheSaltBytes));
   fields.generate.cache_salt = cache_salt.value_or("");
   QUIRE_TRY(auto ignore_eos, reader.optional_bool("ignore_eos"));

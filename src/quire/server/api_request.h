@@ -5,15 +5,14 @@
 // Both endpoints: model, stream, stream_options.include_usage, max_tokens (0 only in completions with echo),
 // temperature [0, 100], top_p (0, 1], top_k (-1 and 0: all), min_p [0, 1], presence_penalty and frequency_penalty [-2,
 // 2], repetition_penalty (0, 10], logit_bias {"id": -100..100}, seed (-1: drawn), stop (a string or up to 16, of 1 to
-// 256 bytes without NUL), stop_token_ids, min_tokens, ignore_eos, return_token_ids, cache_salt (up to
-// 256 bytes; requests of different salts never share cached prefixes); n (up to 16, and with
-// several prompts up to 128 answers in all), best_of (only the same as n). Chat:
-// messages, max_completion_tokens, logprobs with top_logprobs (up to 20), add_generation_prompt, chat_template_kwargs.
-// Content is a string or an array of text parts, which are joined with a line feed, as vLLM and llama.cpp do; the role
-// developer is given to the template as system. Completions: prompt (a string, strings, token ids, or arrays of token
-// ids; up to 128 prompts), echo, logprobs (up to 20), add_special_tokens, parse_special; max_tokens is 16 by default,
-// less where the context leaves less. Other names for the same: n_predict = max_tokens (-1: unset), repeat_penalty =
-// repetition_penalty.
+// 256 bytes without NUL), stop_token_ids, min_tokens, ignore_eos, return_token_ids, priority (32 bits), cache_salt (up
+// to 256 bytes; requests of different salts never share cached prefixes); n (up to 16, and with several prompts up to
+// 128 answers in all), best_of (only the same as n). Chat: messages, max_completion_tokens, logprobs with top_logprobs
+// (up to 20), add_generation_prompt, chat_template_kwargs. Content is a string or an array of text parts, which are
+// joined with a line feed, as vLLM and llama.cpp do; the role developer is given to the template as system.
+// Completions: prompt (a string, strings, token ids, or arrays of token ids; up to 128 prompts), echo, logprobs (up to
+// 20), add_special_tokens, parse_special; max_tokens is 16 by default, less where the context leaves less. Other names
+// for the same: n_predict = max_tokens (-1: unset), repeat_penalty = repetition_penalty.
 //
 // Fields for features that are not there yet (kNotBuilt in the .cpp: tools, response_format, suffix, ...) are refused
 // by name unless their value asks for nothing (null, false, an empty list, ...). Fields nobody knows are ignored and

@@ -84,6 +84,10 @@ const BadField kBadFields[] = {
     {R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
     {R"("ignore_eos":"yes")", "ignore_eos"},
     {R"("cache_salt":7)", "cache_salt"},
+    {R"("priority":"high")", "priority"},
+    {R"("priority":1.5)", "priority"},
+    {R"("priority":2147483648)", "priority"},
+    {R"("priority":-2147483649)", "priority"},
     {R"("model":7)", "model"},
     {R"("tools":[{"type":"function"}])", "tools"},
     {R"("tool_choice":"required")", "tool_choice"},
@@ -257,7 +261,7 @@ TEST(ApiRequest, SamplingFieldsReachTheEngineUnchanged) {
              completion_body(R"("max_tokens":9,"min_tokens":2,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.05,)"
                              R"("presence_penalty":0.25,"frequency_penalty":-0.5,"repeat_penalty":1.25,"seed":77,)"
                              R"("logit_bias":{"65":-100,"66":2.5},"stop":["a","b"],"stop_token_ids":[10],)"
-                             R"("ignore_eos":true,"logprobs":3,"cache_salt":"team")"));
+                             R"("ignore_eos":true,"logprobs":3,"cache_salt":"team","priority":-2147483648)"));
   ASSERT_EQ(world.backend.submissions.size(), 1u);
   const engine::GenerateRequest& request = world.backend.submissions[0].request;
   EXPECT_EQ(request.max_tokens, 9);
@@ -277,6 +281,7 @@ TEST(ApiRequest, SamplingFieldsReachTheEngineUnchanged) {
   EXPECT_EQ(request.stop_tokens, std::vector<TokenId>{TokenId{10}});
   EXPECT_TRUE(request.ignore_eos);
   EXPECT_EQ(request.cache_salt, "team");
+  EXPECT_EQ(request.priority, INT32_MIN);
   EXPECT_EQ(request.top_logprobs, 3);
   EXPECT_FALSE(request.scoring);
 }
