@@ -10,8 +10,10 @@
 // clamp(round-to-even(x / d), -127, 127), all in f32. The value is q * d, exact in f32, and differs from x by at most
 // d / 2 where amax is 0.001 or more (below, d loses bits as a subnormal half, and the error stays below 4e-6). amax
 // from 8,321,040 on (d would be infinite) fails the row.
-// Thread-safety: different (block, slot, head) may be written by different threads at once; readers need a barrier.
-// Memory starts as zero; what an unused slot holds never matters.
+// Speed: bf16 as f16. int8 takes 53 % of the memory of f16 at head_dim 64, but its decode steps take 1.5 to 2.5 times
+// as long, since every tile is first decoded to f32; prefill is as fast. Thread-safety: different (block, slot, head)
+// may be written by different threads at once; readers need a barrier. Memory starts as zero; what an unused slot holds
+// never matters.
 
 #include <cstddef>
 #include <cstdint>

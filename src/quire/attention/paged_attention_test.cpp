@@ -233,7 +233,8 @@ TEST(PagedAttention, BitsAreTheCommittedOnes) {
 }
 
 TEST(PagedAttention, BitsOfTheOtherFormatsAreTheCommittedOnes) {
-  const std::pair<KvType, std::uint64_t> committed[] = {{KvType::bf16, 10678622942804596669ull}, {KvType::int8, 12165431892795502284ull}};
+  const std::pair<KvType, std::uint64_t> committed[] = {{KvType::bf16, 10678622942804596669ull},
+                                                        {KvType::int8, 12165431892795502284ull}};
   for (auto [type, expected] : committed) {
     for (CpuTier tier : supported_tiers()) {
       Digest digest;
@@ -305,12 +306,14 @@ TEST(PagedAttention, SequencesInABatchGiveTheBitsTheyGiveAlone) {
 TEST(PagedAttention, BlocksBehindTheWindowAreNotNeeded) {
   for (CpuTier tier : supported_tiers()) {
     if (tier == CpuTier::scalar) continue;
-    for (std::int64_t size : {8, 16, 128}) {
-      Shape shape = {.block_size = size, .window = 70};
-      auto expected = digest_of_one(shape, 500, {.tier = tier});
-      for (const auto& chunks : {kChunkings[2], kChunkings[4]}) {
-        Manner manner = {.tier = tier, .chunks = chunks, .forget_behind_window = true};
-        EXPECT_EQ(digest_of_one(shape, 500, manner), expected) << describe(shape, manner);
+    for (KvType type : {KvType::f16, KvType::int8}) {
+      for (std::int64_t size : {8, 16, 128}) {
+        Shape shape = {.block_size = size, .type = type, .window = 70};
+        auto expected = digest_of_one(shape, 500, {.tier = tier});
+        for (const auto& chunks : {kChunkings[2], kChunkings[4]}) {
+          Manner manner = {.tier = tier, .chunks = chunks, .forget_behind_window = true};
+          EXPECT_EQ(digest_of_one(shape, 500, manner), expected) << describe(shape, manner);
+        }
       }
     }
   }

@@ -367,19 +367,25 @@ struct TileKernels {
     }
   }
 
-  /// decode_tile for int8.
+  /// decode_tile for int8. Meanwhile fetches the tokens `next_seen` of the next tile.
   static void decode_tile_int8(const CachedHead& cache, std::int64_t head_dim, std::int64_t tile_start, Range seen,
-                               const WorkArea& area) {
+                               Range next_seen, const WorkArea& area) {
     std::int64_t run = smaller(cache.block_size, 16), codes = cache.block_size * head_dim;
     for (std::int64_t t = seen.begin / run * run; t < seen.end; t += run) {
       std::int64_t slot = (tile_start + t) & (cache.block_size - 1);
       const auto* panel = k_at<std::int8_t>(cache, tile_start + t) - slot;
       const auto* scales = reinterpret_cast<const std::uint16_t*>(panel + codes) + slot;
       const std::int8_t* k = panel + slot;
+      std::int64_t next = tile_start + kTileTokens + t;
+      bool fetch = t + run > next_seen.begin && t < next_seen.end;
+      const std::int8_t* next_k = fetch ? k_at<std::int8_t>(cache, next) : k;
+      const std::int8_t* next_v = fetch ? v_at<std::int8_t>(cache, next, head_dim) : k;
       for (std::int64_t first = 0; first < head_dim; first += kScaleGroup, scales += cache.block_size) {
         Lanes scale = Lanes::load_f16(scales);
         std::int64_t end = smaller(first + kScaleGroup, head_dim);
         for (std::int64_t d = first; d < end; ++d, k += cache.block_size) {
+          __builtin_prefetch(next_k + d * cache.block_size);
+          __builtin_prefetch(next_v + d * run);
           Lanes keys = Lanes::load_int8(k) * scale;
           float* to = area.k + d * kTileTokens + t;
           run == 16 ? keys.store(to) : keys.store_partial(to, run);
@@ -408,7 +414,7 @@ struct TileKernels {
                              const WorkArea& area, const PartialRows& out) {
     Range seen = seen_by_any(rows, tile_start);
     if constexpr (sizeof(T) == 1) {
-      decode_tile_int8(cache, rows.head_dim, tile_start, seen, area);
+      decode_tile_int8(cache, rows.head_dim, tile_start, seen, seen_by_any(rows, tile_start + kTileTokens), area);
     } else {
       decode_tile<T>(cache, rows.head_dim, tile_start, seen, area);
     }
