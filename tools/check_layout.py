@@ -170,7 +170,7 @@ def self_test():
     ]
     failures = [f"not caught: {path}: {text!r}" for path, text in bad if not check_source(path, text, modules)]
     failures += [f"wrongly caught: {path}: {text!r}: {found}" for path, text in good if (found := check_source(path, text, modules))]
-    if not check_any("open('/wor" "k/x')") or not check_any("TO" "DO later") or check_any("a/work/b http://host/work/x"):
+    if not check_any("open('/wor" "k/x')") or not check_any("TO" "DO later") or check_any("a/wor" "k/b http://host/wor" "k/x"):
         failures.append("rules for all files")
     if tests_in("TEST(A, B) {\nTEST_P(C, D) {") != [r"A\.B", r"(\w+/)?C(/\w+)?\.D(/.*)?"]:
         failures.append("tests_in")
