@@ -245,7 +245,7 @@ TEST(ChatTemplate, OrdinaryPromptsStayFarFromTheLimits) {
   }
   const json::Value value(std::move(messages));
   ChatInput input{value};
-  auto rendered = render(read_file(kData + "namespaces_and_reverse_scan.jinja"), input);
+  auto rendered = render(read_file(kData + "backward_scan.jinja"), input);
   ASSERT_TRUE(rendered.ok()) << rendered.error().message;
   EXPECT_GT(rendered->text.size(), 500'000u);
 }
@@ -341,7 +341,7 @@ TEST(ChatTemplateOrigin, AHistoryWithAnEmptyListOfCallsRendersAsWithoutIt) {
   const json::Value with =
       parsed(R"([{"role":"user","content":"x"},{"role":"assistant","content":"y","tool_calls":[]}])");
   const json::Value without = parsed(R"([{"role":"user","content":"x"},{"role":"assistant","content":"y"}])");
-  const std::string source = read_file(kData + "namespaces_and_reverse_scan.jinja");
+  const std::string source = read_file(kData + "backward_scan.jinja");
   EXPECT_EQ(outcome(render(source, ChatInput{with})), outcome(render(source, ChatInput{without})));
 }
 
