@@ -173,16 +173,18 @@ std::optional<Refusal> Engine::State::check(const GenerateRequest& request) cons
 void Engine::State::run() {
   while (true) {
     std::deque<Command> commands;
+    bool is_last_round = false;  ///< what is left is cancelled
     {
       std::unique_lock lock(mutex);
       wake.wait(lock, [&] { return !inbox.empty() || stopping || core->has_work(); });
       if (stopping && inbox.empty() && flights.empty()) return;
       commands.swap(inbox);
+      is_last_round = stopping;
     }
     for (Command& command : commands) {
       std::visit([this](auto&& c) { handle(std::move(c)); }, std::move(command));
     }
-    if (stopping) {
+    if (is_last_round) {
       std::vector<RequestId> left;
       for (const auto& [id, flight] : flights) left.push_back(id);
       std::sort(left.begin(), left.end());
