@@ -41,6 +41,7 @@ TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, 
 ShadowExecutor::ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size, std::int32_t vocabulary)
     : block_size_(block_size),
       vocabulary_(vocabulary),
+      mirror_(block_size),
       blocks_(static_cast<std::size_t>(num_blocks) + 1, std::vector<Slot>(static_cast<std::size_t>(block_size))),
       num_holders_(static_cast<std::size_t>(num_blocks) + 1, 0) {}
 
@@ -90,17 +91,28 @@ void ShadowExecutor::check_offsets(const BatchPlan& plan) {
 
 /// Keeps num_holders_ up to date; the mirror still has the tables from before the plan.
 void ShadowExecutor::count_holders(const BatchPlan& plan) {
+  std::unordered_map<SequenceId, std::vector<BlockId>> forked;
+  const auto table = [&](SequenceId sequence) {
+    const auto found = forked.find(sequence);
+    return found == forked.end() ? mirror_.table(sequence) : std::span<const BlockId>(found->second);
+  };
+  for (const SequenceFork& fork : plan.forks) {
+    const auto shared = table(fork.parent).first(static_cast<std::size_t>(ceil_div(fork.num_tokens, block_size_)));
+    for (BlockId block : shared) ++num_holders_.at(block.value);
+    end_of_[fork.child] = fork.num_tokens;
+    forked.emplace(fork.child, std::vector<BlockId>(shared.begin(), shared.end()));
+  }
   for (SequenceId sequence : plan.dropped) {
-    for (BlockId block : mirror_.table(sequence)) --num_holders_.at(block.value);
+    for (BlockId block : table(sequence)) --num_holders_.at(block.value);
     end_of_.erase(sequence);
   }
   for (const TableEdit& edit : plan.table_edits) {
-    --num_holders_.at(mirror_.table(edit.sequence)[static_cast<std::size_t>(edit.index)].value);
+    --num_holders_.at(table(edit.sequence)[static_cast<std::size_t>(edit.index)].value);
     ++num_holders_.at(edit.block.value);
   }
   for (const PlanRow& row : plan.rows) {
     // A new sequence may share the full blocks before its begin.
-    const bool is_new = mirror_.table(row.sequence).empty();
+    const bool is_new = table(row.sequence).empty();
     for (std::int32_t i = 0; i < row.num_new_blocks; ++i) {
       const BlockId block = plan.new_blocks[static_cast<std::size_t>(row.new_blocks_offset + i)];
       const bool may_share = is_new && i < row.begin / block_size_;

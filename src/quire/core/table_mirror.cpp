@@ -1,10 +1,17 @@
 #include "quire/core/table_mirror.h"
 
 #include "quire/base/check.h"
+#include "quire/base/checked.h"
 
 namespace quire {
 
 void TableMirror::apply(const BatchPlan& plan) {
+  for (const SequenceFork& fork : plan.forks) {
+    std::vector<BlockId> child(table(fork.parent).begin(),
+                               table(fork.parent).begin() + ceil_div(fork.num_tokens, block_size_));
+    const bool is_new = tables_.emplace(fork.child, std::move(child)).second;
+    QUIRE_CHECK(is_new, "fork into sequence ", fork.child, ", which exists");
+  }
   for (SequenceId sequence : plan.dropped) tables_.erase(sequence);
   for (const TableEdit& edit : plan.table_edits) {
     auto found = tables_.find(edit.sequence);

@@ -13,8 +13,10 @@ namespace quire {
 
 class TableMirror {
  public:
-  /// Steps 1 to 3 of sched/batch_plan.h: drops, edits, appends. Call it once for each plan, in order. The block copies
-  /// (step 4) are the caller's: they move contents.
+  explicit TableMirror(std::int32_t block_size) : block_size_(block_size) {}
+
+  /// Steps 1 to 4 of sched/batch_plan.h: forks, drops, edits, appends. Call it once for each plan, in order. The block
+  /// copies (step 5) are the caller's: they move contents.
   void apply(const BatchPlan& plan);
 
   /// The sequence's table: position p lives in block table[p / block_size]. Empty if the sequence is unknown. Valid
@@ -24,6 +26,7 @@ class TableMirror {
   std::size_t num_sequences() const { return tables_.size(); }
 
  private:
+  const std::int32_t block_size_;
   std::unordered_map<SequenceId, std::vector<BlockId>> tables_;  ///< looked up, never walked
 };
 

@@ -11,7 +11,7 @@ std::vector<BlockId> table_of(const TableMirror& mirror, SequenceId sequence) {
 }
 
 TEST(TableMirror, AppliesDropsThenEditsThenAppends) {
-  TableMirror mirror;
+  TableMirror mirror(16);
   BatchPlan plan;
   plan.rows.resize(2);
   plan.rows[0] = {.sequence = SequenceId{1}, .num_tokens = 1, .new_blocks_offset = 0, .num_new_blocks = 2};
@@ -32,8 +32,23 @@ TEST(TableMirror, AppliesDropsThenEditsThenAppends) {
   EXPECT_EQ(mirror.num_sequences(), 1u);
 }
 
+TEST(TableMirror, AForkBeginsWithTheParentsBlocksEvenIfTheParentIsDropped) {
+  TableMirror mirror(16);
+  BatchPlan plan;
+  plan.rows = {{.sequence = SequenceId{1}, .num_tokens = 40, .new_blocks_offset = 0, .num_new_blocks = 3}};
+  plan.new_blocks = {BlockId{4}, BlockId{5}, BlockId{6}};
+  mirror.apply(plan);
+  plan.clear();
+  plan.forks = {{SequenceId{1}, SequenceId{2}, 17}, {SequenceId{2}, SequenceId{3}, 16}};
+  plan.dropped = {SequenceId{1}, SequenceId{2}};
+  mirror.apply(plan);
+  EXPECT_TRUE(mirror.table(SequenceId{1}).empty());
+  EXPECT_EQ(table_of(mirror, SequenceId{3}), (std::vector<BlockId>{{4}}));
+  EXPECT_EQ(mirror.num_sequences(), 1u);
+}
+
 TEST(TableMirror, DroppingAnUnknownSequenceIsHarmless) {
-  TableMirror mirror;
+  TableMirror mirror(16);
   BatchPlan plan;
   plan.dropped = {SequenceId{3}};
   mirror.apply(plan);

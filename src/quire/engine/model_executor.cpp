@@ -20,7 +20,11 @@ std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, s
 }  // namespace
 
 ModelExecutor::ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier)
-    : model_(model), store_(store), pool_(pool), ops_(ops::vector_ops(tier)) {
+    : model_(model),
+      store_(store),
+      pool_(pool),
+      ops_(ops::vector_ops(tier)),
+      tables_(static_cast<std::int32_t>(store.layout().block_size)) {
   scratch_.resize(static_cast<std::size_t>(pool.num_threads()));
 }
 

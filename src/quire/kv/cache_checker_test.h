@@ -71,7 +71,7 @@ class CacheChecker {
   }
 
   void fork(SequenceId parent, SequenceId child, std::vector<TokenId> tail) {
-    manager_.fork(parent, child);
+    manager_.fork(parent, child, manager_.reserved_tokens(parent));
     Sequence sequence = sequences_.at(parent);
     sequence.tokens.resize(static_cast<std::size_t>(sequence.written));
     sequence.tokens.insert(sequence.tokens.end(), tail.begin(), tail.end());

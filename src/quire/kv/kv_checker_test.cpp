@@ -139,7 +139,7 @@ void KvChecker::apply(const KvChanges& changes, const std::vector<KvReservation>
 }
 
 void KvChecker::fork(SequenceId parent, SequenceId child) {
-  manager_.fork(parent, child);
+  manager_.fork(parent, child, manager_.reserved_tokens(parent));
   model_.fork(parent, child);
   mirror_[child] = mirror_.at(parent);
   compare();

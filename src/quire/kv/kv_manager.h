@@ -42,6 +42,14 @@ struct BlockCopy {
   friend bool operator==(const BlockCopy&, const BlockCopy&) = default;
 };
 
+/// `child`, a new sequence, begins with the parent's table entries of its first num_tokens positions. Done outside of
+/// plans; the next plan tells the executor.
+struct SequenceFork {
+  SequenceId parent, child;
+  std::int32_t num_tokens;
+  friend bool operator==(const SequenceFork&, const SequenceFork&) = default;
+};
+
 /// Entry `index` of the sequence's block table becomes `block`.
 struct TableEdit {
   SequenceId sequence;
@@ -137,9 +145,10 @@ class KvManager {
 
   virtual KvCacheCounters cache_counters() const = 0;
 
-  /// `child`, a new sequence, has the same positions as `parent` and shares its memory. Takes no memory: the first of
-  /// them to write into a shared, partly filled block gets a copy. Not while a plan is open.
-  virtual void fork(SequenceId parent, SequenceId child) = 0;
+  /// `child`, a new sequence, has the first num_tokens positions of `parent` (all of which have been computed) and
+  /// shares their memory; 0 <= num_tokens <= what the parent has reserved. Takes no memory: the first of them to write
+  /// into a shared, partly filled block gets a copy. Not while a plan is open.
+  virtual void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) = 0;
 
   /// The sequence ends and gives up its memory. Not while a plan is open.
   virtual void release(SequenceId sequence) = 0;

@@ -94,16 +94,23 @@ void PagedKvManager::drop_reference(BlockId block) {
   QUIRE_CHECK(outcome != ReleaseOutcome::not_held, "block ", block, " of a table is free");
 }
 
-void PagedKvManager::fork(SequenceId parent, SequenceId child) {
+void PagedKvManager::fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) {
   QUIRE_CHECK(operations_.empty(), "fork while a plan is open");
   Entry& to = create(child);
   const Entry* from = find(parent);
   QUIRE_CHECK(from != nullptr && parent != child, "no sequence ", parent);
-  to.table = from->table;
+  QUIRE_CHECK(num_tokens >= 0 && num_tokens <= from->table.num_tokens, "fork at ", num_tokens, " of ",
+              from->table.num_tokens, " tokens");
+  const auto num_blocks = static_cast<std::size_t>(blocks_for(num_tokens));
+  to.table.num_tokens = num_tokens;
+  to.table.blocks.assign(from->table.blocks.begin(),
+                         from->table.blocks.begin() + static_cast<std::ptrdiff_t>(num_blocks));
+  for (BlockId block : to.table.blocks) pool_.share(block);
+  // Where the child has less than what the parent has published, it publishes from the start: those are found again.
+  if (from->num_published > num_tokens / block_size_) return;
   to.num_published = from->num_published;
   to.published_end = from->published_end;
   to.publishes = from->publishes;
-  for (BlockId block : to.table.blocks) pool_.share(block);
 }
 
 void PagedKvManager::release(SequenceId sequence) {

@@ -53,7 +53,7 @@ class PagedKvManager : public KvManager {
   void publish(SequenceId sequence, KeyChain& chain, std::span<const TokenId> tokens) override;
   KvCacheCounters cache_counters() const override { return cache_counters_; }
 
-  void fork(SequenceId parent, SequenceId child) override;
+  void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) override;
   void release(SequenceId sequence) override;
   std::optional<std::string> validate() const override;
 

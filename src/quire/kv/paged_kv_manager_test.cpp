@@ -91,7 +91,7 @@ TEST(PagedKvManager, BlocksReleasedInAPlanCanBeReservedInIt) {
 TEST(PagedKvManager, AForkTakesNoMemoryAndTheFirstWriterGetsACopy) {
   PagedKvManager manager(4, 8);
   reserve(manager, kA, 12);
-  manager.fork(kA, kB);
+  manager.fork(kA, kB, manager.reserved_tokens(kA));
   EXPECT_EQ(manager.capacity().free_blocks, 2);
   const BlockId shared = manager.find_table(kA)->blocks[1];
 
@@ -111,7 +111,7 @@ TEST(PagedKvManager, AForkTakesNoMemoryAndTheFirstWriterGetsACopy) {
 TEST(PagedKvManager, AForkAtABlockBoundaryNeedsNoCopy) {
   PagedKvManager manager(4, 8);
   reserve(manager, kA, 8);
-  manager.fork(kA, kB);
+  manager.fork(kA, kB, manager.reserved_tokens(kA));
   EXPECT_TRUE(reserve(manager, kA, 9).copies.empty());
   EXPECT_TRUE(reserve(manager, kB, 9).copies.empty());
   EXPECT_EQ(manager.capacity().free_blocks, 1);
@@ -120,7 +120,7 @@ TEST(PagedKvManager, AForkAtABlockBoundaryNeedsNoCopy) {
 TEST(PagedKvManager, TwoWritersOfOneSharedBlockInOnePlanNeedOneCopy) {
   PagedKvManager manager(2, 8);
   reserve(manager, kA, 4);
-  manager.fork(kA, kB);
+  manager.fork(kA, kB, manager.reserved_tokens(kA));
   manager.begin_plan();
   EXPECT_TRUE(manager.plan_reserve(kA, 5));
   EXPECT_TRUE(manager.plan_reserve(kB, 5)) << "the first copy left the second writer alone with the block";
@@ -133,7 +133,7 @@ TEST(PagedKvManager, TwoWritersOfOneSharedBlockInOnePlanNeedOneCopy) {
 TEST(PagedKvManager, ACopyThatFindsNoBlockDoesNotFit) {
   PagedKvManager manager(1, 8);
   reserve(manager, kA, 4);
-  manager.fork(kA, kB);
+  manager.fork(kA, kB, manager.reserved_tokens(kA));
   manager.begin_plan();
   EXPECT_FALSE(manager.plan_reserve(kA, 5));
   manager.plan_release(kB);
@@ -143,7 +143,7 @@ TEST(PagedKvManager, ACopyThatFindsNoBlockDoesNotFit) {
 TEST(PagedKvManager, SharersReleasedTogetherFreeTheirBlocksInThePlan) {
   PagedKvManager manager(2, 8);
   reserve(manager, kA, 16);
-  manager.fork(kA, kB);
+  manager.fork(kA, kB, manager.reserved_tokens(kA));
   manager.begin_plan();
   manager.plan_release(kA);
   EXPECT_EQ(manager.plan_free_blocks(), 0);

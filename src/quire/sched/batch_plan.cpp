@@ -36,6 +36,12 @@ std::uint64_t BatchPlan::digest() const {
     digest.add(edit.sequence.value);
     digest.add(std::uint64_t{edit.block.value} << 32 | static_cast<std::uint32_t>(edit.index));
   }
+  digest.add(forks.size());
+  for (const SequenceFork& fork : forks) {
+    digest.add(fork.parent.value);
+    digest.add(fork.child.value);
+    digest.add(static_cast<std::uint32_t>(fork.num_tokens));
+  }
   digest.add(dropped.size());
   for (SequenceId sequence : dropped) digest.add(sequence.value);
   return digest.value();
@@ -48,6 +54,7 @@ void BatchPlan::clear() {
   new_blocks.clear();
   copies.clear();
   table_edits.clear();
+  forks.clear();
   dropped.clear();
 }
 

@@ -3,21 +3,22 @@
 // before that. It has no pointer into the scheduler, so it can be executed, recorded, compared and replayed anywhere.
 //
 // It carries changes only. An executor keeps the block tables itself (core/table_mirror.h does) and applies, in order:
-//   1. dropped       forget these sequences' tables
-//   2. table_edits   replace single entries
-//   3. rows          append each row's new blocks to its sequence's table (a sequence not seen before starts empty)
-//   4. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin
-//   matter
-//   5. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
+//   1. forks         begin these sequences' tables with entries of others
+//   2. dropped       forget these sequences' tables
+//   3. table_edits   replace single entries
+//   4. rows          append each row's new blocks to its sequence's table (a sequence not seen before starts empty)
+//   5. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin
+//                    matter
+//   6. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
 //
 // Invariants:
-//  B1  a sequence has at most one row; its begin is where its last row ended. A new sequence's is 0, or the number of
-//      positions whose K and V it finds in its first new blocks: shared ones, then at most one that a copy fills
+//  B1  a sequence has at most one row; its begin is where its last row ended, a forked one's where it was forked. A new
+//      sequence's is 0, or the number of positions whose K and V it finds in its first new blocks: shared ones, then at
+//      most one that a copy fills
 //  B2  rows' tokens lie one after another in `tokens`, rows' new blocks in `new_blocks`
-//  B3  after step 3 a row's table has ceil((begin + num_tokens) / block_size) entries
+//  B3  after step 4 a row's table has ceil((begin + num_tokens) / block_size) entries
 //  B4  no two rows write the same slot; no row writes into a block that another sequence's table names, or whose
-//  content
-//      another sequence may still find
+//      content another sequence may still find
 //  B5  decodes come first, then prefill chunks
 
 #include <cstdint>
@@ -50,6 +51,7 @@ struct BatchPlan : KvChanges {
   std::uint64_t step = 0;           ///< 1 for the first step
   std::vector<PlanRow> rows;        ///< may be empty
   std::vector<TokenId> tokens;      ///< [num_tokens]
+  std::vector<SequenceFork> forks;  ///< since the last plan, in order
   std::vector<SequenceId> dropped;  ///< finished, cancelled or preempted: these ids never come back
 
   std::int32_t num_tokens() const { return static_cast<std::int32_t>(tokens.size()); }

@@ -201,7 +201,23 @@ bool HttpParser::check_head(std::string_view head) {
   return true;
 }
 
+/// Beast gets a window of at most max_head_bytes at a time. Where it cannot move on with a full one, a chunk header or
+/// the trailer is too long; and that does not depend on the pieces in which the bytes came.
 std::size_t HttpParser::parse_body(std::string_view bytes) {
+  std::size_t consumed = 0;
+  while (state_ == State::body) {
+    const std::string_view window = bytes.substr(consumed, limits_.max_head_bytes);
+    const std::size_t advance = parse_body_window(window);
+    consumed += advance;
+    if (advance == 0 && state_ == State::body) {
+      if (window.size() == limits_.max_head_bytes) fail(431, "the trailer is too long");
+      break;
+    }
+  }
+  return consumed;
+}
+
+std::size_t HttpParser::parse_body_window(std::string_view bytes) {
   if (bytes.empty()) return 0;
   // Beast 1.81 asserts when the last chunk of an empty body comes byte by byte. What is left of a chunked body always
   // has at least the five bytes "0\r\n\r\n", so waiting for as many never waits in vain.
@@ -219,8 +235,6 @@ std::size_t HttpParser::parse_body(std::string_view bytes) {
   } else if (bytes.size() - consumed > limits_.max_chunk_extension_bytes + 64 &&
              bytes.substr(consumed, limits_.max_chunk_extension_bytes + 64).find("\r\n", 2) == std::string_view::npos) {
     fail(400, "a chunk header is too long");  // unfinished, and already longer than any that is taken
-  } else if (bytes.size() - consumed > limits_.max_head_bytes) {
-    fail(431, "the trailer is too long");
   }
   return consumed;
 }

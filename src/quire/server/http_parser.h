@@ -54,6 +54,7 @@ class HttpParser {
   struct Beast;
   std::size_t parse_head(std::string_view bytes);
   std::size_t parse_body(std::string_view bytes);
+  std::size_t parse_body_window(std::string_view window);
   bool check_head(std::string_view head);
   void fail(int status, std::string message);
 

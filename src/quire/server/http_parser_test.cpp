@@ -62,6 +62,19 @@ TEST(HttpParser, ReadsAChunkedBodyWhateverThePieces) {
   }
 }
 
+TEST(HttpParser, RefusesALongTrailerWhateverThePieces) {
+  const std::string head = kHead + "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n";
+  const auto with_trailer = [&head](std::size_t size) {
+    return head + "0\r\nA: " + std::string(size, 'x') + "\r\n\r\n";
+  };
+  for (std::size_t piece : {std::size_t{7}, std::size_t{1000}, std::size_t{1} << 20}) {
+    EXPECT_EQ(parse(with_trailer(16000), piece).state, HttpParser::State::complete) << piece;
+    Parsed parsed = parse(with_trailer(17000), piece);
+    EXPECT_EQ(parsed.state, HttpParser::State::failed) << piece;
+    EXPECT_EQ(parsed.status, 431) << piece;
+  }
+}
+
 TEST(HttpParser, ReadsAnEmptyChunkedBodyWhateverThePieces) {
   for (std::size_t piece : {1u, 2u, 3u, 4u, 1000u}) {
     for (const char* body : {"0\r\n\r\n", "0\r\nTrailer: x\r\n\r\n", "1\r\na\r\n0\r\n\r\n"}) {
