@@ -8,6 +8,7 @@
 #include "quire/base/check.h"
 #include "quire/json/json.h"
 #include "quire/server/api_error.h"
+#include "quire/server/kv_report.h"
 
 namespace quire::server {
 namespace {
@@ -88,6 +89,7 @@ const Api::Route* Api::find_route(std::string_view path) {
       {"/health", "GET", &Api::health, nullptr},
       {"/ready", "GET", &Api::ready, nullptr},
       {"/metrics", "GET", &Api::show_metrics, nullptr},
+      {"/v1/kv", "GET", &Api::show_kv, nullptr},
       {"/v1/models", "GET", &Api::list_models, nullptr},
       {"/v1/models/{model}", "GET", &Api::show_model, nullptr},
       {"/v1/chat/completions", "POST", nullptr, &prepare_chat, true},
@@ -171,12 +173,16 @@ void Api::show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
                 .blocks_used = stats.blocks_used,
                 .blocks_total = stats.blocks_total,
                 .blocks_cached = stats.blocks_cached,
+                .kv_table_entries = stats.kv.table_entries,
+                .kv_unfilled_slots = stats.kv.unfilled_slots,
                 .steps = stats.steps,
                 .step_ns = stats.step_ns,
                 .prompt_tokens = stats.prompt_tokens,
                 .generated_tokens = stats.generated_tokens,
                 .preemptions = stats.preemptions,
                 .computed_tokens = stats.computed_tokens,
+                .recomputed_tokens = stats.kv.recomputed_tokens,
+                .copied_blocks = stats.kv.copied_blocks,
                 .prefix_queries = stats.prefix_queries,
                 .prefix_hits = stats.prefix_hits,
                 .prefix_evictions = stats.prefix_evictions,
@@ -187,6 +193,11 @@ void Api::show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
   }
   exchange->respond(
       {.status = 200, .content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.text(snapshot)});
+}
+
+void Api::show_kv(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
+  if (!backend_) return exchange->respond(error_response(unavailable()));
+  exchange->respond({.status = 200, .body = kv_report(backend_->stats())});
 }
 
 std::string Api::model_json(const std::string& name) const {

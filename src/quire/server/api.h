@@ -5,6 +5,7 @@
 //   GET  /health          200 while the process lives
 //   GET  /ready           200 when requests are taken, 503 while loading or draining
 //   GET  /metrics         Prometheus text
+//   GET  /v1/kv           the KV memory, as JSON
 //   GET  /v1/models, /v1/models/{model}
 //   POST /v1/chat/completions, /v1/completions, /tokenize, /detokenize
 //
@@ -82,6 +83,7 @@ class Api {
   void health(const HttpRequest&, std::shared_ptr<Exchange> exchange);
   void ready(const HttpRequest&, std::shared_ptr<Exchange> exchange);
   void show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange);
+  void show_kv(const HttpRequest&, std::shared_ptr<Exchange> exchange);
   void list_models(const HttpRequest&, std::shared_ptr<Exchange> exchange);
   void show_model(const HttpRequest& request, std::shared_ptr<Exchange> exchange);
   std::string model_json(const std::string& name) const;

@@ -441,6 +441,37 @@ TEST(Api, TokenizeAndDetokenizeAgree) {
       << "counting goes beyond the context";
 }
 
+TEST(Api, KvReportSaysWhatTheMemoryIsUsedFor) {
+  ApiWorld world;
+  engine::EngineStats& stats = world.backend.stats_;
+  stats.blocks_total = 100;
+  stats.blocks_used = 20;
+  stats.blocks_cached = 30;
+  stats.prefix_queries = 400;
+  stats.prefix_hits = 100;
+  stats.preemptions = 2;
+  stats.kv = {.manager = "paged",
+              .prefix_cache = true,
+              .block_size = 16,
+              .block_bytes = 1000,
+              .table_entries = 25,
+              .unfilled_slots = 32,
+              .preempted = 1,
+              .copied_blocks = 3,
+              .recomputed_tokens = 17};
+  auto exchange = world.send(make_get("/v1/kv"));
+  EXPECT_EQ(exchange->response.status, 200);
+  EXPECT_EQ(
+      exchange->response.body,
+      R"({"manager":"paged","block_size":16,"block_bytes":1000,)"
+      R"("blocks":{"total":100,"used":20,"cached":30,"free":50},"bytes":{"total":100000,"used":20000},)"
+      R"("fragmentation":{"unfilled_slots":32,"internal":0.1,"external":0},)"
+      R"("sharing":{"table_entries":25,"saved_blocks":5,"saved_bytes":5000,"saved":0.2,"copied_blocks":3},)"
+      R"("prefix_cache":{"enabled":true,"queried_tokens":400,"hit_tokens":100,"hit_rate":0.25,"evicted_blocks":0},)"
+      R"("requests":{"running":0,"waiting":0,"preempted":1},)"
+      R"("preemptions":{"total":2,"recomputed_tokens":17}})");
+}
+
 TEST(Api, MetricsCountByRouteAndStatus) {
   ApiWorld world;
   world.backend.stats_.running = 3;
