@@ -441,6 +441,55 @@ TEST(Api, TokenizeAndDetokenizeAgree) {
       << "counting goes beyond the context";
 }
 
+// vLLM 18892: the key guarded only the paths under /v1.
+TEST(Api, WithApiKeysEveryRouteButHealthAndReadyWantsOne) {
+  const DigestHasher hasher;
+  ApiWorld world({.model_names = {"tiny"}, .keys = *ApiKeys::create({"key-of-anna", "key-of-bert"}, hasher)});
+  const auto send = [&world](HttpRequest request, const char* authorization) {
+    if (authorization) request.headers.emplace_back("authorization", authorization);
+    return world.send(std::move(request))->response;
+  };
+  for (const char* path : {"/metrics", "/v1/models", "/v1/models/tiny", "/v1/kv", "/nowhere"}) {
+    for (const char* bad : {static_cast<const char*>(nullptr), "Bearer key-of-nobody", "Basic key-of-anna", "Bearer",
+                            "Bearer ", "key-of-anna", ""})
+      EXPECT_EQ(send(make_get(path), bad).status, 401) << path << " with " << (bad ? bad : "no header");
+    EXPECT_NE(send(make_get(path), "Bearer key-of-anna").status, 401) << path;
+    EXPECT_NE(send(make_get(path), "bearer  key-of-bert").status, 401) << path;
+  }
+  for (const char* path : {"/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"})
+    EXPECT_EQ(send(make_post(path, "{}"), nullptr).status, 401) << path;
+  HttpRequest options = make_get("/v1/completions");
+  options.method = "OPTIONS";
+  EXPECT_EQ(send(options, nullptr).status, 401);
+  EXPECT_EQ(send(make_get("/health"), nullptr).status, 200);
+  EXPECT_EQ(send(make_get("/ready"), nullptr).status, 200);
+  const HttpResponse refused = send(make_get("/v1/kv"), nullptr);
+  EXPECT_NE(refused.body.find("invalid_api_key"), std::string::npos) << refused.body;
+}
+
+TEST(Api, KeysSeparateCachedPrefixesAndSoDoTheSaltsUnderThem) {
+  const DigestHasher hasher;
+  ApiWorld world({.model_names = {"tiny"}, .keys = *ApiKeys::create({"key-of-anna", "key-of-bert"}, hasher)});
+  std::set<std::string> salts;
+  for (const char* key : {"Bearer key-of-anna", "Bearer key-of-bert"}) {
+    for (const char* body : {R"({"prompt":"Hi"})", R"({"prompt":"Hi","cache_salt":"x"})"}) {
+      HttpRequest request = make_post(kCompletions, body);
+      request.headers.emplace_back("authorization", key);
+      world.send(std::move(request));
+      salts.insert(world.backend.submissions.back().request.cache_salt);
+    }
+  }
+  EXPECT_EQ(salts.size(), 4u);
+  for (const std::string& salt : salts) EXPECT_EQ(salt.find("anna"), std::string::npos) << "a key in a salt: " << salt;
+}
+
+TEST(ApiKeys, RefusesKeysThatNoHeaderCanCarry) {
+  const DigestHasher hasher;
+  for (const char* key : {"", "short", "with space", "caf\xC3\xA9-key"}) {
+    EXPECT_FALSE(ApiKeys::create({"good-key", key}, hasher).ok()) << key;
+  }
+}
+
 TEST(Api, KvReportSaysWhatTheMemoryIsUsedFor) {
   ApiWorld world;
   engine::EngineStats& stats = world.backend.stats_;
