@@ -17,6 +17,7 @@ constexpr std::uint64_t kKeptSeeds[] = {1};
 struct Swarm {
   bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
   bool cache, shared_prefixes, salts, collisions, priorities;
+  bool ram, files, slow_disk, disk_faults;
   explicit Swarm(Rng& rng)
       : cancels(rng.chance(0.5)),
         finishes(rng.chance(0.3)),
@@ -29,7 +30,11 @@ struct Swarm {
         shared_prefixes(rng.chance(0.8)),
         salts(rng.chance(0.3)),
         collisions(rng.chance(0.15)),
-        priorities(rng.chance(0.5)) {}
+        priorities(rng.chance(0.5)),
+        ram(rng.chance(0.6)),
+        files(rng.chance(0.7)),
+        slow_disk(rng.chance(0.6)),
+        disk_faults(rng.chance(0.6)) {}
 };
 
 std::string_view any_of(Rng& rng, std::span<const std::string_view> names) {
@@ -108,15 +113,40 @@ void inject(Rng& rng, const Swarm& swarm, ShadowRun& run, std::uint64_t num_subm
 }
 
 struct Totals {
+  std::uint64_t swaps = 0, no_room = 0, loads = 0, frames_evicted = 0, reads = 0, failed_reads = 0, files_removed = 0;
   std::uint64_t preemptions = 0, refused = 0, exempt = 0, hits = 0, evictions = 0, collisions = 0, aged = 0;
 };
+
+void set_tiers(Rng& rng, const Swarm& swarm, CoreOptions& options) {
+  if (!swarm.cache || !swarm.ram) return;
+  options.kv_ram_frames = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 6) : rng.between(4, 60));
+  options.kv_files = swarm.files;
+  constexpr std::string_view kModes[] = {"auto", "auto", "swap", "recompute"};
+  options.preemption = kModes[rng.between(0, 3)];
+  if (!rng.chance(0.3)) return;
+  options.copy_block_ns = rng.between(1, 1000);
+  options.compute_token_ns = rng.between(1, 100);
+}
+
+void add(ShadowRun& run, Totals& totals) {
+  const KvTierCounters tiers = run.core().kv().tier_counters();
+  const auto by = run.core().counters().preemptions_by;
+  totals.swaps += by[static_cast<std::size_t>(PreemptionKind::swap)];
+  totals.no_room += by[static_cast<std::size_t>(PreemptionKind::recompute_no_room)];
+  totals.loads += tiers.blocks_loaded;
+  totals.frames_evicted += tiers.frames_evicted;
+  totals.files_removed += tiers.files_removed;
+  totals.reads += tiers.reads[0];
+  for (std::size_t i = 1; i < tiers.reads.size(); ++i) totals.failed_reads += tiers.reads[i];
+}
 
 struct Policies {
   std::string_view queue, victim;
 };
 
 /// Of the seed's choice unless given.
-void run_seed(std::uint64_t seed, Totals& totals, std::optional<Policies> policies = std::nullopt) {
+void run_seed(std::uint64_t seed, Totals& totals, std::optional<Policies> policies = std::nullopt,
+              ShadowFiles* files = nullptr) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   Rng rng(seed);
   const Swarm swarm(rng);
@@ -126,9 +156,13 @@ void run_seed(std::uint64_t seed, Totals& totals, std::optional<Policies> polici
     options.queue_policy = policies->queue;
     options.victim_policy = policies->victim;
   }
+  set_tiers(rng, swarm, options);
   constexpr std::int32_t kVocabulary = 40;
   const CollidingHasher colliding;
   ShadowRun run(options, kVocabulary, swarm.collisions ? &colliding : nullptr);
+  run.set_disk({seed, swarm.slow_disk ? 0.3 : 1, swarm.disk_faults ? 0.2 : 0});
+  run.tiers().set_max_files(rng.chance(0.5) ? static_cast<std::size_t>(rng.between(1, 30)) : 0);
+  if (files && options.kv_files) run.put_files(std::move(*files));
   const std::int64_t num_requests = rng.between(1, 24);
   std::uint64_t num_submitted = 0;
   while (num_submitted < static_cast<std::uint64_t>(num_requests) && !run.problem()) {
@@ -157,6 +191,8 @@ void run_seed(std::uint64_t seed, Totals& totals, std::optional<Policies> polici
   totals.hits += run.core().counters().prefix_hits;
   totals.evictions += run.core().kv().cache_counters().evicted_blocks;
   totals.collisions += run.core().kv().cache_counters().collisions;
+  add(run, totals);
+  if (files) *files = std::move(run.tiers().files());
   for (const auto& [id, answer] : run.answers()) {
     totals.exempt += answer.num_preemptions == 3;
     totals.aged += answer.start_due_at.has_value();
@@ -165,8 +201,9 @@ void run_seed(std::uint64_t seed, Totals& totals, std::optional<Policies> polici
 
 void run_seeds(std::uint64_t first, std::uint64_t count) {
   Totals totals;
+  ShadowFiles files;  // a run begins with what the last one left, of the same model or another
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    run_seed(seed, totals);
+    run_seed(seed, totals, std::nullopt, &files);
     if (testing::Test::HasFatalFailure()) return;
   }
   EXPECT_GT(totals.preemptions, count / 10) << "the loads are too light to mean anything";
@@ -176,6 +213,13 @@ void run_seeds(std::uint64_t first, std::uint64_t count) {
   EXPECT_GT(totals.hits, 10 * count);
   EXPECT_GT(totals.evictions, count);
   EXPECT_GT(totals.collisions, 0u);
+  EXPECT_GT(totals.swaps, count / 10);
+  EXPECT_GT(totals.no_room, 0u);
+  EXPECT_GT(totals.loads, count / 2);
+  EXPECT_GT(totals.frames_evicted, count);
+  EXPECT_GT(totals.reads, count / 20);
+  EXPECT_GT(totals.failed_reads, count / 100);
+  EXPECT_GT(totals.files_removed, count / 10);
 }
 
 TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverThousandsOfSeeds) { run_seeds(1000, 3000); }
