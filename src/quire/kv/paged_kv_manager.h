@@ -40,6 +40,7 @@ class PagedKvManager : public KvManager {
                  const TierOptions& tiers = {});
 
   KvCapacity capacity() const override;
+  KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override;
   std::int32_t num_sequences() const override;
   std::int64_t reserved_tokens(SequenceId sequence) const override;
