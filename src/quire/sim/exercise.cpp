@@ -8,10 +8,10 @@
 #include "quire/base/rng.h"
 #include "quire/core/engine_core.h"
 #include "quire/kv/paged_kv_manager.h"
-#include "quire/sim/block_allocator.h"
-#include "quire/sim/contiguous_allocator.h"
+#include "quire/kv/reserved_kv_manager.h"
 #include "quire/sim/cost_model.h"
 #include "quire/sim/exercise_blocks.h"
+#include "quire/sim/manager_allocator.h"
 #include "quire/sim/reserving_system.h"
 
 namespace quire {
@@ -233,19 +233,20 @@ Result<ExerciseSetting> run_setting(const World& world, std::int32_t max_len, Le
   setting.max_len = max_len;
   setting.mode = mode;
   setting.block_size = options.block_size;
+  const auto reserving = [&](std::string name, std::unique_ptr<KvManager> memory) {
+    ReservingSystem system({std::move(name), ReservationRule::written, max_len, options.num_requests},
+                           std::make_unique<ManagerAllocator>(std::move(memory)));
+    return run_reserving(world, system, mode);
+  };
   if (mode == LengthMode::static_length) {
-    ReservingSystem system({"paged", ReservationRule::written, max_len, options.num_requests},
-                           std::make_unique<BlockAllocator>(options.num_blocks, options.block_size));
-    setting.paged = run_reserving(world, system, mode);
+    setting.paged = reserving("paged", std::make_unique<PagedKvManager>(options.num_blocks, options.block_size));
   } else {
     GrowingRun run(world, max_len);
     QUIRE_TRY(setting.paged, run.run());
     blocks_restored += run.blocks_restored();
   }
-  const std::int64_t pool_slots = std::int64_t{options.num_blocks} * options.block_size;
-  ReservingSystem naive({"contiguous", ReservationRule::maximum, max_len, options.num_requests},
-                        std::make_unique<ContiguousAllocator>(pool_slots));
-  setting.contiguous = run_reserving(world, naive, mode);
+  setting.contiguous =
+      reserving("contiguous", std::make_unique<ReservedKvManager>(options.num_blocks, options.block_size, max_len));
   setting.concurrency_ratio = setting.paged.requests_at_once_mean / setting.contiguous.requests_at_once_mean;
   set_bounds(world.lengths, setting);
   return setting;

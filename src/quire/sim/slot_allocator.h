@@ -2,10 +2,8 @@
 // SlotAllocator: KV memory that is given out once a request, for as long as it lives: what servers did before paging,
 // and what the simulator compares with. A slot holds K and V of one token.
 //
-//     BuddyAllocator        powers of two, split and merged (Orca; buddy_allocator.h)
-//     ContiguousAllocator   one run of slots, first fit (the naive way; contiguous_allocator.h)
-//     BlockAllocator        blocks of the engine's own manager, anywhere (paging with the whole length held;
-//                           block_allocator.h)
+//     BuddyAllocator     powers of two, split and merged (Orca; buddy_allocator.h)
+//     ManagerAllocator   a KvManager of the engine, asked for the whole length (manager_allocator.h)
 //
 // Thread-safety: none.
 

@@ -8,9 +8,10 @@
 
 #include "quire/base/checked.h"
 #include "quire/base/rng.h"
-#include "quire/sim/block_allocator.h"
+#include "quire/kv/paged_kv_manager.h"
+#include "quire/kv/reserved_kv_manager.h"
 #include "quire/sim/buddy_allocator.h"
-#include "quire/sim/contiguous_allocator.h"
+#include "quire/sim/manager_allocator.h"
 
 namespace quire {
 namespace {
@@ -99,42 +100,9 @@ TEST(BuddyAllocator, ARequestTakesTheNextPowerOfTwo) {
   EXPECT_FALSE(buddies.could_ever_fit(65));
 }
 
-TEST(ContiguousAllocator, AgreesWithANaiveModelOnRandomOperations) {
-  for (std::int64_t num_slots : {1, 2, 17, 64, 300}) {
-    Rng rng(static_cast<std::uint64_t>(num_slots) + 100);
-    ContiguousAllocator runs(num_slots);
-    std::vector<bool> used(static_cast<std::size_t>(num_slots), false);
-    std::vector<Granted> granted;
-    for (int i = 0; i < 400; ++i) {
-      if (!granted.empty() && rng.chance(0.45)) {
-        const auto at = static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(granted.size()) - 1));
-        runs.release(granted[at].grant);
-        for (std::int64_t s = 0; s < granted[at].size; ++s)
-          used[static_cast<std::size_t>(granted[at].begin + s)] = false;
-        granted.erase(granted.begin() + static_cast<std::ptrdiff_t>(at));
-      } else {
-        const std::int64_t wanted = rng.between(1, num_slots / 3 + 1);
-        std::optional<std::int64_t> first_fit;
-        for (std::int64_t begin = 0, free = 0, s = 0; s < num_slots && !first_fit; ++s) {
-          free = used[static_cast<std::size_t>(s)] ? 0 : free + 1;
-          begin = s + 1 - wanted;
-          if (free >= wanted) first_fit = begin;
-        }
-        const auto grant = runs.try_allocate(wanted);
-        ASSERT_EQ(grant.has_value(), first_fit.has_value());
-        if (!grant) continue;
-        ASSERT_EQ(runs.begin_of(*grant), *first_fit);
-        for (std::int64_t s = 0; s < wanted; ++s) used[static_cast<std::size_t>(*first_fit + s)] = true;
-        granted.push_back({*grant, *first_fit, wanted});
-      }
-      ASSERT_EQ(runs.validate(), std::nullopt);
-    }
-  }
-}
-
-TEST(BlockAllocator, CountsBlocksLikeANaiveModelOnRandomOperations) {
+TEST(ManagerAllocator, CountsBlocksLikeANaiveModelOnRandomOperations) {
   Rng rng(7);
-  BlockAllocator blocks(40, 16);
+  ManagerAllocator blocks(std::make_unique<PagedKvManager>(40, 16));
   std::int64_t free_blocks = 40;
   std::vector<Granted> granted;
   for (int i = 0; i < 1000; ++i) {
@@ -156,6 +124,21 @@ TEST(BlockAllocator, CountsBlocksLikeANaiveModelOnRandomOperations) {
     ASSERT_EQ(blocks.num_free_slots(), free_blocks * 16);
     ASSERT_EQ(blocks.validate(), std::nullopt);
   }
+}
+
+TEST(ManagerAllocator, OverReservedPlacesHoldsPoolOverMaximumLengthRequests) {
+  ManagerAllocator arrays(std::make_unique<ReservedKvManager>(512, 16, 1024));
+  std::vector<SlotGrant> granted;
+  while (const auto grant = arrays.try_allocate(17)) {
+    EXPECT_EQ(grant->num_slots, 1024);
+    granted.push_back(*grant);
+  }
+  EXPECT_EQ(granted.size(), 8u);
+  EXPECT_EQ(arrays.num_free_slots(), 0);
+  arrays.release(granted[3]);
+  EXPECT_EQ(arrays.num_free_slots(), 1024);
+  EXPECT_TRUE(arrays.try_allocate(1024));
+  EXPECT_EQ(arrays.validate(), std::nullopt);
 }
 
 }  // namespace
