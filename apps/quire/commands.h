@@ -23,5 +23,6 @@ void add_tokenize(CLI::App& app, Action& chosen);
 void add_score(CLI::App& app, Action& chosen);
 void add_quantize(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
+void add_sim(CLI::App& app, Action& chosen);
 
 }  // namespace quire::cli
