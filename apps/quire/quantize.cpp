@@ -8,11 +8,11 @@
 
 #include "commands.h"
 #include "flags.h"
-#include "quire/base/text_table.h"
 #include "quire/engine/memory.h"
 #include "quire/json/json.h"
 #include "quire/model/requantize.h"
 #include "quire/text/utf8.h"
+#include "table.h"
 #include "terminal.h"
 
 namespace quire::cli {
@@ -44,13 +44,14 @@ Result<model::TensorRule> parse_rule(const std::string& text) {
   return model::TensorRule{text.substr(0, equals), *dtype};
 }
 
-std::string number(const char* format, double value) {
+std::string mib(double bytes) { return fixed(bytes / 0x1p20, 1) + " MiB"; }
+
+/// Root mean squares go over many magnitudes.
+std::string short_number(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, format, value);
+  std::snprintf(text, sizeof text, "%.3g", value);
   return text;
 }
-
-std::string mib(double bytes) { return number("%.1f MiB", bytes / 0x1p20); }
 
 /// Error as a share of the values, both as root mean squares.
 double relative_error(const model::QuantizedTensor& tensor) { return tensor.rms == 0 ? 0 : tensor.rmse / tensor.rms; }
@@ -92,15 +93,14 @@ std::string totals_as_text(const model::QuantizeReport& report) {
     total.bytes_after += tensor.bytes_after;
     total.worst = std::max(total.worst, relative_error(tensor));
   }
-  TextTable table;
-  table.add_row({"from -> to", "tensors", "before", "after", "worst rmse/rms"});
+  Table table({"from -> to", "tensors", "before", "after", "worst rmse/rms"});
   for (const auto& [formats, total] : totals) {
-    table.add_row({cat(info(formats.first).name, " -> ", info(formats.second).name), cat(total.count),
-                   mib(static_cast<double>(total.bytes_before)), mib(static_cast<double>(total.bytes_after)),
-                   number("%.3f %%", total.worst * 100)});
+    table.add({cat(info(formats.first).name, " -> ", info(formats.second).name), cat(total.count),
+               mib(static_cast<double>(total.bytes_before)), mib(static_cast<double>(total.bytes_after)),
+               percent(total.worst, 3)});
   }
-  table.add_row({"file", cat(report.tensors.size()), mib(static_cast<double>(report.bytes_before)),
-                 mib(static_cast<double>(report.bytes_after))});
+  table.add({"file", cat(report.tensors.size()), mib(static_cast<double>(report.bytes_before)),
+             mib(static_cast<double>(report.bytes_after))});
   return table.text();
 }
 
@@ -116,14 +116,13 @@ std::string fallbacks_as_text(const model::QuantizeReport& report) {
 }
 
 std::string tensors_as_text(const model::QuantizeReport& report) {
-  TextTable table;
-  table.add_row({"tensor", "from", "to", "bytes", "rmse", "rmse/rms"});
+  Table table({"tensor", "from", "to", "bytes", "rmse", "rmse/rms"});
   for (const auto& tensor : report.tensors) {
     std::string name;
     json::append_string(name, tensor.name);
-    table.add_row({name, std::string(info(tensor.from).name), std::string(info(tensor.to).name),
-                   cat(tensor.bytes_after), number("%.3g", tensor.rmse),
-                   number("%.3f %%", relative_error(tensor) * 100)});
+    table.add({name, std::string(info(tensor.from).name), std::string(info(tensor.to).name),
+               grouped(static_cast<std::uint64_t>(tensor.bytes_after)), short_number(tensor.rmse),
+               percent(relative_error(tensor), 3)});
   }
   return table.text();
 }
