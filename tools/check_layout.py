@@ -24,6 +24,7 @@ OWNERS = {
     r"utf8proc": {"text"},
     r"prometheus/": {"metrics"},
     r"openssl/": {"engine"},
+    r"zlib": {"traces"},
     r"CLI/": {"apps"},
 }
 TEST_LIBRARIES = r"gtest/|gmock/|rapidcheck"
