@@ -3,6 +3,9 @@
 #include <array>
 #include <cstring>
 
+#include "quire/base/cpu.h"
+#include "quire/base/crc32c_kernels.h"
+
 namespace quire {
 namespace {
 
@@ -29,18 +32,22 @@ constexpr Tables kTables = make_tables();
 
 }  // namespace
 
-std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
-  std::uint32_t crc = ~before;
+std::uint32_t crc32c_by_table(const std::byte* bytes, std::size_t count, std::uint32_t crc) {
   std::size_t at = 0;
-  for (; at + 8 <= bytes.size(); at += 8) {
+  for (; at + 8 <= count; at += 8) {
     std::uint64_t word;
-    std::memcpy(&word, bytes.data() + at, 8);
+    std::memcpy(&word, bytes + at, 8);
     word ^= crc;
     crc = 0;
     for (std::size_t i = 0; i < 8; ++i) crc ^= kTables[7 - i][word >> 8 * i & 0xFF];
   }
-  for (; at < bytes.size(); ++at) crc = crc >> 8 ^ kTables[0][(crc ^ static_cast<std::uint32_t>(bytes[at])) & 0xFF];
-  return ~crc;
+  for (; at < count; ++at) crc = crc >> 8 ^ kTables[0][(crc ^ static_cast<std::uint32_t>(bytes[at])) & 0xFF];
+  return crc;
+}
+
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
+  const auto kernel = cpu_supports(CpuTier::avx2) ? crc32c_avx2 : crc32c_by_table;
+  return ~kernel(bytes.data(), bytes.size(), ~before);
 }
 
 }  // namespace quire

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "quire/base/crc32c_kernels.h"
+
 namespace quire {
 namespace {
 
@@ -23,6 +25,16 @@ TEST(Crc32c, OfPartsIsThatOfTheWhole) {
   constexpr std::string_view kText = "a block of KV, a strip of weights, anything at all";
   for (std::size_t cut = 0; cut <= kText.size(); ++cut) {
     EXPECT_EQ(crc32c(bytes_of(kText.substr(cut)), crc32c(bytes_of(kText.substr(0, cut)))), crc32c(bytes_of(kText)));
+  }
+}
+
+TEST(Crc32c, IsTheSameByTableOnEveryCpu) {
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < 300; ++i) bytes.push_back(static_cast<std::byte>(i * 37 >> 3));
+  for (std::size_t count = 0; count <= bytes.size(); ++count) {
+    for (std::uint32_t before : {0u, 0xFFFFFFFFu, 0x12345678u}) {
+      ASSERT_EQ(crc32c(std::span(bytes).first(count), before), ~crc32c_by_table(bytes.data(), count, ~before)) << count;
+    }
   }
 }
 
