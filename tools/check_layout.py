@@ -26,7 +26,7 @@ OWNERS = {
     r"openssl/": {"engine"},
     r"CLI/": {"apps"},
 }
-TEST_LIBRARIES = r"gtest/|gmock/|rapidcheck|benchmark/"
+TEST_LIBRARIES = r"gtest/|gmock/|rapidcheck"
 DEPENDENCY = "|".join(OWNERS) + "|" + TEST_LIBRARIES + "|fmt/"
 
 # What the deciding half may not do: it has no clocks, threads, I/O or order that differs from run to run.
