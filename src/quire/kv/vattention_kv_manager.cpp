@@ -59,13 +59,22 @@ std::int64_t VAttentionKvManager::reserved_tokens(SequenceId sequence) const {
   return place < 0 ? 0 : occupant(place).num_tokens;
 }
 
-VAttentionKvManager::Usage VAttentionKvManager::usage() const {
-  Usage usage;
+KvUsage VAttentionKvManager::usage() const {
+  KvUsage usage;
+  usage.used_blocks = table_.num_groups() - table_.num_available();
+  for (std::int32_t place = 0; place < table_.num_places(); ++place) {
+    if (!table_.is_live(place)) continue;
+    usage.table_entries += table_.held(place);
+    usage.unfilled_slots += options_.geometry.tokens_in(table_.held(place)) - occupant(place).num_tokens;
+  }
+  return usage;
+}
+
+VAttentionKvManager::GroupUsage VAttentionKvManager::group_usage() const {
+  GroupUsage usage;
   usage.held = table_.num_groups() - table_.num_available();
   usage.spare = table_.num_available() - table_.num_free();
   usage.unmapped = table_.num_free();
-  for (std::int32_t place = 0; place < table_.num_places(); ++place) usage.saved += table_.held(place);
-  usage.saved -= usage.held;
   std::int64_t num_gaps = 1;
   for (std::int32_t place = 0; place < table_.num_places(); ++place) num_gaps += table_.size(place) > 0 ? 1 : 0;
   usage.mappings = (table_.num_runs() + num_gaps) * options_.geometry.num_tensors;
@@ -403,9 +412,8 @@ bool VAttentionKvManager::can_continue_in(std::int32_t place, const PrefixHit& h
 
 std::int32_t VAttentionKvManager::choose_place(std::int32_t num_groups, const PrefixHit* hit) const {
   if (hit && can_continue_in(hit->place, *hit)) return hit->place;
-  const std::int32_t plain = best_fit(num_groups, false);
-  const bool suffices = plain >= 0 && num_groups - table_.size(plain) <= table_.num_free();
-  const std::int32_t place = suffices ? plain : best_fit(num_groups, true);
+  std::int32_t place = best_fit(num_groups, false);
+  if (place < 0) place = best_fit(num_groups, true);
   QUIRE_CHECK(place >= 0, "more sequences than places");
   return place;
 }
@@ -462,10 +470,11 @@ void VAttentionKvManager::reclaim(std::int32_t num_free) {
   }
 }
 
-/// Unmaps one group that was mapped ahead.
+/// Unmaps what was mapped ahead, or what a place had that is being filled, until a group is free.
 void VAttentionKvManager::reclaim_spare() {
   for (std::int32_t place = table_.num_places() - 1; place >= 0; --place)
-    if (table_.is_live(place) && table_.size(place) > table_.held(place)) return unmap_last(place);
+    while (table_.num_free() == 0 && table_.is_live(place) && table_.size(place) > table_.held(place))
+      unmap_last(place);
 }
 
 void VAttentionKvManager::keep_mappings_within_limit(std::int64_t num_more) {

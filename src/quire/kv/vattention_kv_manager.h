@@ -8,7 +8,7 @@
 //    ahead: kAheadTokens tokens early, for at most kMostAhead sequences a step, and from free memory only.
 //  - Deferred reclamation: an ended sequence's groups stay mapped in its place, which is free for the next one. Of the
 //    free places, a new sequence takes the one that fits best: the smallest that has enough groups, else the largest.
-//    Places whose content can be found are left alone for as long as there is memory without taking them.
+//    Places whose content can be found are left alone while there are others: what is cached goes oldest first.
 //  - Reclamation: only when no group is free. Of ended sequences, the one that has ended (or been found) longest ago,
 //    from its end; then what is mapped ahead. All of this counts as free (capacity, plan_free_blocks).
 //  - Aliasing, which the paper leaves out: a sequence that begins with cached content maps the same groups, those that
@@ -63,6 +63,8 @@ class VAttentionKvManager final : public KvManager {
   explicit VAttentionKvManager(const VAttentionOptions& options, std::optional<CacheIdentity> cache = std::nullopt);
 
   KvCapacity capacity() const override;
+  /// Slots are those of whole tiles in held groups; a group that several sequences end in counts for each of them.
+  KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override;
   std::int32_t num_sequences() const override { return static_cast<std::int32_t>(place_of_.size()); }
   std::int64_t reserved_tokens(SequenceId sequence) const override;
@@ -82,14 +84,13 @@ class VAttentionKvManager final : public KvManager {
   void release(SequenceId sequence) override;
   std::optional<std::string> validate() const override;
 
-  struct Usage {
+  struct GroupUsage {
     std::int64_t held = 0;      ///< groups that live sequences need
     std::int64_t spare = 0;     ///< mapped, but nobody needs them now
     std::int64_t unmapped = 0;  ///< the rest
-    std::int64_t saved = 0;     ///< mappings of held groups beyond the first: what aliasing saves
     std::int64_t mappings = 0;  ///< for the kernel, all tensors
   };
-  Usage usage() const;
+  GroupUsage group_usage() const;
 
   const PageGroupGeometry& geometry() const { return options_.geometry; }
   const PlaceTable& table() const { return table_; }

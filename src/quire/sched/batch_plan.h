@@ -42,10 +42,10 @@ struct PlanRow {
   std::int32_t token_offset = 0;       ///< into BatchPlan::tokens
   std::int32_t new_blocks_offset = 0;  ///< into BatchPlan::new_blocks
   std::int32_t num_new_blocks = 0;
-  std::int32_t place = -1;        ///< vAttention: the sequence's; the same in all its rows
   std::int32_t logits_begin = 0;  ///< logits are wanted for positions >= max(begin, logits_begin); none if >= end()
   bool samples = false;           ///< the last position's logits are sampled into the token at position end()
   bool is_prefill = false;        ///< computes a part of the prompt, or recomputes after a preemption
+  std::int32_t place = -1;        ///< vAttention: where the sequence lives, the same in all its rows
 
   std::int32_t end() const { return begin + num_tokens; }
   std::int32_t first_logits() const { return logits_begin > begin ? logits_begin : begin; }
