@@ -55,6 +55,7 @@ std::uint64_t BatchPlan::digest() const {
   }
   digest.add(dropped.size());
   for (SequenceId sequence : dropped) digest.add(sequence.value);
+  tiers.add_to(digest);
   return digest.value();
 }
 
@@ -69,6 +70,7 @@ void BatchPlan::clear() {
   ahead_maps.clear();
   forks.clear();
   dropped.clear();
+  tiers.clear();
 }
 
 }  // namespace quire

@@ -3,6 +3,7 @@
 #include "quire/base/cat.h"
 #include "quire/kv/paged_kv_manager.h"
 #include "quire/sched/policy.h"
+#include "quire/sched/preemption.h"
 
 namespace quire {
 namespace {
@@ -14,6 +15,22 @@ Result<void> check_at_least_one(const char* name, std::int32_t value) {
 
 /// About 400 MB of bookkeeping; a bound for logs and flags, far above any pool.
 constexpr std::int32_t kMaxBlocks = 1 << 24;
+constexpr std::int32_t kMaxFrames = 1 << 22;
+
+Result<void> check_tiers(const CoreOptions& options) {
+  if (options.kv_ram_frames < 0 || options.kv_ram_frames > kMaxFrames)
+    return fail("option kv_ram_frames is ", options.kv_ram_frames, "; it must be 0 to ", kMaxFrames);
+  if (options.kv_ram_frames > 0 && !options.prefix_cache)
+    return fail("option kv_ram_frames is ", options.kv_ram_frames, "; a RAM tier needs prefix_cache");
+  if (options.kv_files && options.kv_ram_frames == 0) return fail("option kv_files is set; it needs kv_ram_frames");
+  if (options.copy_block_ns < 0 || options.compute_token_ns < 0)
+    return fail("options copy_block_ns and compute_token_ns are ", options.copy_block_ns, " and ",
+                options.compute_token_ns, "; they must be at least 0");
+  QUIRE_TRY(const PreemptionMode mode, parse_preemption(options.preemption));
+  if (mode == PreemptionMode::swap && options.kv_ram_frames == 0)
+    return fail("option preemption is swap; it needs kv_ram_frames");
+  return {};
+}
 
 /// So that no product of tokens and bytes overflows.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 32;
@@ -32,6 +49,8 @@ Result<void> check_kv_manager(const CoreOptions& options) {
     return fail("option kv_manager is '", options.kv_manager, "'; it must be paged or vattention");
   if (options.block_size != kKvTileTokens)
     return fail("option block_size is ", options.block_size, "; with vattention it must be ", kKvTileTokens);
+  if (options.kv_ram_frames > 0)
+    return fail("option kv_ram_frames is ", options.kv_ram_frames, "; vattention has no tiers: it must be 0");
   QUIRE_TRY_VOID(check_bytes("tile_bytes", options.tile_bytes));
   QUIRE_TRY_VOID(check_bytes("page_group_bytes", options.page_group_bytes));
   QUIRE_TRY_VOID(check_at_least_one("num_kv_tensors", options.num_kv_tensors));
@@ -49,15 +68,15 @@ Result<void> check_kv_manager(const CoreOptions& options) {
 }  // namespace
 
 VAttentionOptions CoreOptions::vattention() const {
-  return {geometry(), num_blocks, max_rows + num_idle_places, context_tokens, max_mappings};
+  return {page_groups(), num_blocks, max_rows + num_idle_places, context_tokens, max_mappings};
 }
 
 std::int64_t CoreOptions::pool_tokens() const {
-  return is_vattention() ? geometry().tokens_in(num_blocks) : std::int64_t{block_size} * num_blocks;
+  return is_vattention() ? page_groups().tokens_in(num_blocks) : std::int64_t{block_size} * num_blocks;
 }
 
 std::string CoreOptions::pool_text() const {
-  if (is_vattention()) return cat(num_blocks, " page-groups of ", geometry().growth_bytes(), " bytes");
+  if (is_vattention()) return cat(num_blocks, " page-groups of ", page_groups().growth_bytes(), " bytes");
   return cat(num_blocks, " blocks of ", block_size);
 }
 
@@ -75,7 +94,8 @@ Result<void> check_options(const CoreOptions& options) {
   QUIRE_TRY_VOID(check_at_least_one("ageing_steps", options.ageing_steps));
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return fail("option ", policy.error().message);
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return fail("option ", policy.error().message);
-  return check_kv_manager(options);
+  QUIRE_TRY_VOID(check_kv_manager(options));
+  return check_tiers(options);
 }
 
 }  // namespace quire

@@ -32,8 +32,15 @@ struct CoreOptions {
   std::int32_t max_mappings = 64'000;  ///< of the process; the pool must be possible within them
   std::int32_t num_idle_places = 256;  ///< places beyond max_rows, for what ended sequences leave
 
+  // Tiers behind the pool (kv/kv_tiers.h); they need the prefix cache.
+  std::int32_t kv_ram_frames = 0;     ///< blocks that the RAM tier holds; 0: none
+  bool kv_files = false;              ///< block files behind the RAM tier
+  std::string preemption = "auto";    ///< sched/preemption.h
+  std::int64_t copy_block_ns = 0;     ///< rates for "auto", measured once: a block to RAM and back;
+  std::int64_t compute_token_ns = 0;  ///< a token computed again. Either 0: unknown
+
   bool is_vattention() const { return kv_manager == "vattention"; }
-  PageGroupGeometry geometry() const { return {tile_bytes, page_group_bytes, num_kv_tensors}; }
+  PageGroupGeometry page_groups() const { return {tile_bytes, page_group_bytes, num_kv_tensors}; }
   VAttentionOptions vattention() const;
   /// Longest sequence that the pool can hold.
   std::int64_t pool_tokens() const;
