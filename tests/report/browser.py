@@ -98,7 +98,7 @@ class Browser:
             self.problems.append(f"exception: {details.get('exception', {}).get('description', details['text'])}")
         elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
             self.problems.append(f"console: {[arg.get('value') for arg in params['args']]}")
-        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.problems.append(f"log: {params['entry']['text']}")
         elif method == "Network.requestWillBeSent":
             url = params["request"]["url"]

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "quire/base/rng.h"
@@ -53,6 +56,7 @@ class ToyRun {
   };
   struct Holder {
     std::uint64_t owner = 0, since_ns = 0;
+    bool is_cached = false;
   };
 
   std::uint64_t output_length() { return static_cast<std::uint64_t>(rng_.between(10, 160)); }
@@ -61,21 +65,33 @@ class ToyRun {
     run_.requests.push_back(
         {.kind = kind, .request = {request.id}, .ns = ns, .end_ns = 0, .tokens = tokens, .detail = {}});
   }
-  void release(std::uint32_t block) {
-    const Holder holder = std::exchange(held_[block], {});
-    if (holder.owner == 0 || holder.since_ns == now_) return;
-    run_.blocks.push_back({block, report::BlockState::used, holder.since_ns, now_, holder.owner});
+  /// Ends what is known of the block, and begins what it is now.
+  void change(std::uint32_t block, const Holder& now) {
+    const Holder before = std::exchange(held_[block], now);
+    if (before.owner == 0 || before.since_ns == now_) return;
+    const auto state = before.is_cached ? report::BlockState::cached : report::BlockState::used;
+    run_.blocks.push_back({block, state, before.since_ns, now_, before.owner});
   }
+  void release(std::uint32_t block) { change(block, {}); }
   void release_all(Request& request) {
     for (const std::uint32_t block : request.blocks) release(block);
     request.blocks.clear();
   }
+  /// Never used ones first, then the one that has been cached for longest.
+  std::optional<std::uint32_t> free_block() const {
+    std::optional<std::uint32_t> oldest;
+    for (std::uint32_t block = 0; block < held_.size(); ++block) {
+      if (held_[block].owner == 0) return block;
+      if (held_[block].is_cached && (!oldest || held_[block].since_ns < held_[*oldest].since_ns)) oldest = block;
+    }
+    return oldest;
+  }
   bool grow(Request& request, std::uint64_t tokens) {
     while (request.blocks.size() * kBlockSize < tokens) {
-      const auto free = std::find_if(held_.begin(), held_.end(), [](const Holder& h) { return h.owner == 0; });
-      if (free == held_.end()) return false;
-      *free = {request.id, now_};
-      request.blocks.push_back(static_cast<std::uint32_t>(free - held_.begin()));
+      const auto block = free_block();
+      if (!block) return false;
+      change(*block, {request.id, now_});
+      request.blocks.push_back(*block);
     }
     return true;
   }
@@ -156,6 +172,7 @@ class ToyRun {
       step.slots.written += request.computed;
       step.slots.unused += request.blocks.size() * kBlockSize - request.computed;
     }
+    for (const Holder& holder : held_) step.slots.cached += holder.is_cached ? kBlockSize : 0;
     run_.steps.push_back(step);
     now_ = end_ns;
     finish_done();
@@ -168,7 +185,7 @@ class ToyRun {
         going_on.push_back(std::move(request));
         continue;
       }
-      release_all(request);
+      for (const std::uint32_t block : request.blocks) change(block, {request.id, now_, true});
       tell(Kind::finished, request, now_, request.generated);
       run_.requests.back().detail = "length";
     }

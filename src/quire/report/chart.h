@@ -68,9 +68,15 @@ struct LineChart {
   Arrangement arrangement = Arrangement::side_by_side;  ///< stacked: all series have the same x
 };
 
+enum class Tone {
+  strong,
+  muted  ///< there for comparison only: what is left of a budget
+};
+
 struct BarSeries {
   std::string name;
   std::vector<double> values;  ///< one for each category
+  Tone tone = Tone::strong;
 };
 
 /// Bars over named categories: histograms, step budgets.

@@ -149,7 +149,7 @@ Result<void> append_picture(Writer& w, const BarChart& chart) {
     const std::string where = cat("series '", series.name, "'");
     QUIRE_TRY_VOID(check_count(series.values.size(), chart.categories.size(), where));
     QUIRE_TRY_VOID(check_finite(series.values, where));
-    w.begin_object().field("name", series.name);
+    w.begin_object().field("name", series.name).field("muted", series.tone == Tone::muted);
     append_numbers(w, "y", series.values);
     w.end_object();
   }

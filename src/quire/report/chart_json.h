@@ -16,9 +16,9 @@
 
 namespace quire::report {
 
-inline constexpr std::size_t kMaxPoints = 20'000;
+inline constexpr std::size_t kMaxPoints = 8'000;
 inline constexpr std::size_t kMaxGanttSpans = 200'000;
-inline constexpr std::size_t kMaxFilmRuns = 150'000;
+inline constexpr std::size_t kMaxFilmRuns = 100'000;
 
 /// Appends one JSON object. An error names the chart, the series and the place.
 Result<void> append_chart(std::string& out, const Chart& chart);

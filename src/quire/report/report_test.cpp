@@ -151,7 +151,7 @@ TEST(Chart, ALongSeriesKeepsItsExtremesAndItsEnds) {
   EXPECT_EQ(series.find("x")->as_array().back().as_number(), 999'999);
   EXPECT_NE(std::find(kept.begin(), kept.end(), json::Value(99)), kept.end());
   EXPECT_NE(std::find(kept.begin(), kept.end(), json::Value(-7)), kept.end());
-  EXPECT_EQ(value.find("note")->as_string(), "Thinned: the lowest and the highest of every 101 values are kept.");
+  EXPECT_EQ(value.find("note")->as_string(), "Thinned: the lowest and the highest of every 251 values are kept.");
 }
 
 TEST(Chart, AShortSeriesIsWrittenWhole) {

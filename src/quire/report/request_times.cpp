@@ -41,7 +41,7 @@ const RequestEvent* find(const RequestHistory& history, RequestEventKind kind) {
 }
 
 double seconds_between(const RequestEvent& from, const RequestEvent& to) {
-  return to.ns < from.ns ? 0 : static_cast<double>(to.ns - from.ns) * 1e-9;
+  return to.ns < from.ns ? 0 : static_cast<double>(to.ns - from.ns) / 1e9;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 const Axis kTime{"time", "s"};
 constexpr std::size_t kBudgetBars = 48;
 
-double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+double seconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 std::uint64_t end_of(const RunEvents& run) {
   std::uint64_t end = run.steps.empty() ? 0 : run.steps.back().end_ns;
@@ -125,7 +125,7 @@ BarChart step_budget(const RunEvents& run) {
     sum.steps += 1;
   }
   BarChart chart{.x = {"from", "s"}, .y = {"tokens a step", "tokens"}};
-  chart.series = {{"decode", {}}, {"prefill", {}}, {"budget left", {}}};
+  chart.series = {{"decode", {}}, {"prefill", {}}, {"budget left", {}, Tone::muted}};
   const auto budget = static_cast<double>(run.header.max_step_tokens);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const double steps = std::max(sums[i].steps, 1.0);
@@ -170,11 +170,11 @@ Section memory_section(const RunEvents& run) {
                             step_budget(run)});
   if (run.header.total_slots > 0) {
     section.charts.push_back(share_histogram(
-        run, "memory utilisation", "How much of the time so much of the pool held K and V.",
+        run, "Memory utilisation", "How much of the time so much of the pool held K and V.",
         [](const StepEvent& s) { return s.slots.written; }, [&](const StepEvent&) { return run.header.total_slots; }));
   }
   section.charts.push_back(share_histogram(
-      run, "internal fragmentation", "How much of the time so much of the memory that requests held was not written.",
+      run, "Internal fragmentation", "How much of the time so much of the memory that requests held was not written.",
       [](const StepEvent& s) { return s.slots.held() - s.slots.written; },
       [](const StepEvent& s) { return s.slots.held(); }));
   return section;
@@ -203,7 +203,7 @@ Section latency_section(const RunEvents& run) {
 Section request_section(const RunEvents& run) {
   Section section{.heading = "Requests"};
   if (run.requests.empty()) return section;
-  section.charts.push_back({"Requests over time",
+  section.charts.push_back({"Requests one by one",
                             "A row for each request: how long it was queued, prefilled, decoded, preempted, restored.",
                             request_gantt(run)});
   return section;

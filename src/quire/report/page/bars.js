@@ -17,7 +17,7 @@ function drawBars(figure) {
     data: {
       labels: data.categories,
       datasets: data.series.map((series, i) => ({
-        label: series.name, data: series.y, hidden: figure.hidden.has(series.name), backgroundColor: seriesColour(i),
+        label: series.name, data: series.y, hidden: figure.hidden.has(series.name), backgroundColor: barColour(series, i),
         borderColor: css("--card"), borderWidth: dense ? { top: data.stacked ? 1 : 0 } : 1,
         categoryPercentage: alone || dense ? 1 : 0.8, barPercentage: dense ? 0.96 : 0.9,
       })),
@@ -44,7 +44,7 @@ function barKind(data) {
   const single = data.series.length < 2;
   return {
     draw: drawBars, key: moveBarCursor,
-    legend: single ? [] : data.series.map((series, i) => ({ name: series.name, swatch: () => boxSwatch(seriesColour(i)) })),
+    legend: single ? [] : data.series.map((series, i) => ({ name: series.name, swatch: () => boxSwatch(barColour(series, i)) })),
     source: {
       columns: [columnTitle(data.x.label, data.x.unit), ...data.series.map((series) => columnTitle(series.name, data.y.unit))],
       count: data.categories.length, row: (i) => [data.categories[i], ...data.series.map((series) => series.y[i])],
@@ -81,7 +81,7 @@ function drawMetric(canvas, data, metric) {
   options.layout.padding = { right: 84, top: 0 };
   options.scales.x.title.display = options.scales.y.title.display = false;
   options.scales.x.beginAtZero = true;
-  options.scales.x.ticks.maxTicksLimit = 4;
+  options.scales.x.ticks.display = false;  // the values stand beside the bars
   options.scales.y = { ...options.scales.y, type: "category", grid: { display: false, borderColor: css("--line") } };
   options.scales.y.ticks = { color: css("--ink"), font: { size: 12, family: css("--font") }, autoSkip: false };
   options.plugins.tooltip.enabled = false;

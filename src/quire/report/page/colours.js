@@ -9,6 +9,8 @@ const kDashes = [[], [7, 4], [2, 3], [10, 3, 2, 3], [4, 2], [1, 2], [12, 4], [6,
 const kPoints = ["circle", "rect", "triangle", "rectRot", "crossRot", "star", "rectRounded", "cross"];
 
 const seriesColour = (index) => css(`--series-${(index % kNumSeriesColours) + 1}`);
+// What is there for comparison only, such as what is left of a budget.
+const barColour = (series, index) => (series.muted ? css("--series-muted") : seriesColour(index));
 const phaseColour = (name) => css(`--phase-${name}`);
 const stateColour = (name) => css(`--state-${name}`);
 

@@ -94,7 +94,7 @@ function commonOptions(x, y) {
   const scale = (axis, more) => ({
     type: axis.log ? "logarithmic" : "linear",
     title: { display: true, text: axisTitle(axis), color: ink, font },
-    ticks: { color: ink, font, callback: axisTick(axis), maxRotation: 0, autoSkipPadding: 14 },
+    ticks: { color: ink, font, callback: axis.log ? logTick(axis) : axisTick(axis), maxRotation: 0, autoSkipPadding: 14, includeBounds: false },
     grid: { color: grid, borderColor: css("--line") },
     ...more,
   });

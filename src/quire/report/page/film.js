@@ -2,7 +2,7 @@
 const kFrames = 240;
 
 function runColour(figure, state, owner) {
-  if (figure.colouring === "owner" && owner > 0) return figure.ownerColours[owner % kNumSeriesColours];
+  if (figure.colouring === "owner" && owner > 0 && figure.data.states[state] === "used") return figure.ownerColours[owner % kNumSeriesColours];
   return figure.stateColours[state];
 }
 
@@ -96,10 +96,11 @@ function togglePlay(figure, button) {
 }
 
 function addFilmControls(figure) {
-  const [label] = labelledSelect("Colour by", [["state", "state"], ["owner", "owner"]], (value) => {
+  const [label, select] = labelledSelect("Colour by", [["state", "state"], ["owner", "owner"]], (value) => {
     figure.colouring = value;
     figure.redraw();
   });
+  select.value = figure.colouring;
   figure.controls.append(label);
   const button = element("button", { type: "button", class: "play" }, "Play");
   button.addEventListener("click", () => togglePlay(figure, button));
@@ -129,7 +130,7 @@ function startFilm(figure) {
   figure.endSeconds = Math.max(data.end_ns, 1) * 1e-9;
   figure.lastMoment = figure.endSeconds * (1 - 1e-9);
   figure.seconds = figure.endSeconds / 2;
-  figure.colouring = "state";
+  figure.colouring = figure.blocks.every((runs) => runs.every((run) => run[2] === 0)) ? "owner" : "state";
   figure.frame.classList.add("tall");
   figure.hint = "Pointer, or arrow keys: up and down for blocks, left and right for time.";
   figure.say("");
