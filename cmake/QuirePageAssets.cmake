@@ -1,7 +1,9 @@
 # What quire_report puts into its pages: page/*.{css,js} and Debian's Chart.js (package libjs-chart.js), as byte arrays
 # in a generated source. Nothing of it is committed, and a page needs no file beside it.
-find_file(QUIRE_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js PATH_SUFFIXES javascript/chart.js NO_CACHE
-  REQUIRED)
+find_file(QUIRE_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js)
+if(NOT QUIRE_CHART_JS)
+  message(FATAL_ERROR "Chart.js was not found: install Debian's libjs-chart.js, or give -DQUIRE_CHART_JS=.../chart.min.js (version 3)")
+endif()
 
 set(dir ${PROJECT_SOURCE_DIR}/src/quire/report/page)
 # In the order in which they use each other.

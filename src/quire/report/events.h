@@ -24,6 +24,8 @@
 namespace quire::report {
 
 inline constexpr std::int64_t kEventFormat = 1;
+/// Counts and times are at most this, so that they are exact as doubles, in JavaScript too; 2^53 ns are 104 days.
+inline constexpr std::int64_t kMaxEventNumber = std::int64_t{1} << 53;
 
 /// The first line.
 struct RunHeader {

@@ -13,12 +13,12 @@ using json::ObjectReader;
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
 
 Result<std::uint64_t> read_count(ObjectReader& line, std::string_view name) {
-  QUIRE_TRY(const std::int64_t value, line.required_int(name, {.min = 0}));
+  QUIRE_TRY(const std::int64_t value, line.required_int(name, {.min = 0, .max = kMaxEventNumber}));
   return static_cast<std::uint64_t>(value);
 }
 
 Result<std::uint64_t> read_count_or_zero(ObjectReader& line, std::string_view name) {
-  QUIRE_TRY(const std::optional<std::int64_t> value, line.optional_int(name, {.min = 0}));
+  QUIRE_TRY(const std::optional<std::int64_t> value, line.optional_int(name, {.min = 0, .max = kMaxEventNumber}));
   return static_cast<std::uint64_t>(value.value_or(0));
 }
 

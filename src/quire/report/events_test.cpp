@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "quire/report/run_charts.h"
 
 namespace quire::report {
@@ -62,6 +64,19 @@ TEST(Events, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(again, text);
   EXPECT_EQ(run->header.seed, ~std::uint64_t{0});
   EXPECT_EQ(run->steps[0].slots.cached, 10u);
+}
+
+TEST(Events, TheExampleInTheDocumentIsRead) {
+  std::ifstream file(QUIRE_SOURCE_DIR "/docs/events.md");
+  std::string text, line;
+  while (std::getline(file, line)) {
+    if (line.starts_with("    {")) text += line + "\n";
+  }
+  const auto run = read_events(text);
+  ASSERT_TRUE(run.ok()) << run.error().message;
+  EXPECT_EQ(run->num_unknown, 0u);
+  EXPECT_EQ(run_sections(*run).size(), 4u);
+  EXPECT_TRUE(render_html(run_report("example", *run)).ok());
 }
 
 TEST(Events, UnknownKindsAreCountedAndUnknownFieldsPassedOver) {

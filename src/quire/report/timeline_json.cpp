@@ -143,9 +143,16 @@ Result<void> append_gantt(json::Writer& w, const GanttChart& chart) {
 Result<void> append_film(json::Writer& w, const BlockFilm& film) {
   std::vector<BlockRun> runs = sorted_runs(film);
   QUIRE_TRY_VOID(check_film(film, runs));
+  const auto every =
+      static_cast<std::uint32_t>(film.num_blocks / kMaxFilmBlocks + (film.num_blocks % kMaxFilmBlocks > 0));
+  std::string note;
+  if (every > 1) {
+    const auto is_left_out = [&](const BlockRun& run) { return run.block % every != 0; };
+    runs.erase(std::remove_if(runs.begin(), runs.end(), is_left_out), runs.end());
+    note = cat("Thinned: one of every ", every, " of ", film.num_blocks, " blocks is shown. ");
+  }
   std::uint64_t num_moments = 4096;
   const std::size_t num_runs = runs.size();
-  std::string note;
   if (num_runs > kMaxFilmRuns) {
     std::vector<BlockRun> sampled = sampled_runs(runs, film.end_ns, num_moments);
     while (sampled.size() > kMaxFilmRuns && num_moments > 1) {
@@ -153,16 +160,16 @@ Result<void> append_film(json::Writer& w, const BlockFilm& film) {
       sampled = sampled_runs(runs, film.end_ns, std::max<std::uint64_t>(num_moments, 1));
     }
     runs = std::move(sampled);
-    note = cat("Thinned: each block is looked at in ", num_moments, " equally spaced moments; it changed ", num_runs,
-               " times.");
+    note += cat("Thinned: each block is looked at in ", num_moments,
+                " equally spaced moments, instead of whenever it changed, ", num_runs, " times in all.");
   }
 
   const std::uint64_t tick_ns = tick_for(film.end_ns);
   w.field("kind", "film").field("tick_ns", tick_ns).field("end_ns", film.end_ns);
   append_names(w, "states", kNumBlockStates, [](std::size_t i) { return to_string(static_cast<BlockState>(i)); });
-  w.key("blocks").begin_array();
+  w.field("every", every).key("blocks").begin_array();
   std::size_t next = 0;
-  for (std::uint32_t block = 0; block < film.num_blocks; ++block) {
+  for (std::uint64_t block = 0; block < film.num_blocks; block += every) {
     std::string list = "[";
     SpanList spans(list, tick_ns);
     for (; next < runs.size() && runs[next].block == block; ++next) {

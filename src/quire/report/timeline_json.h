@@ -5,7 +5,8 @@
 // eight digits. A row's or block's list is a sequence of (gap since the end before, length, what), so that a number is
 // as short as the span it tells of:
 //     gantt   rows: [[name, gap, length, phase, gap, length, phase, ...], ...]
-//     film    blocks: [[gap, length, state, owner, ...], ...], an empty list for a block that was always free
+//     film    blocks: [[gap, length, state, owner, ...], ...] of every `every`-th block, an empty list for one that was
+//             always free
 
 #include "quire/base/result.h"
 #include "quire/json/json.h"

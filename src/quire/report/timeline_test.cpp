@@ -82,6 +82,18 @@ TEST(Film, RunsAreWrittenByBlockAndFreeBlocksAreEmpty) {
   EXPECT_EQ(json::dump(*parsed({"t", "", film}).find("blocks")), "[[10,30,0,7],[],[20,30,0,7,0,10,1,7]]");
 }
 
+TEST(Film, OfVeryManyBlocksEveryKthIsShown) {
+  const BlockFilm film{
+      .num_blocks = UINT32_MAX,
+      .end_ns = 10,
+      .runs = {{0, BlockState::used, 1, 2, 3}, {1, BlockState::used, 1, 2, 3}, {1 << 20, BlockState::used, 4, 9, 3}}};
+  const json::Value value = parsed({"t", "", film});
+  EXPECT_EQ(value.find("every")->as_int(), 1 << 20);
+  EXPECT_EQ(value.find("blocks")->as_array().size(), kMaxFilmBlocks);
+  EXPECT_EQ(json::dump(value.find("blocks")->as_array()[1]), "[4,5,0,3]");
+  EXPECT_EQ(value.find("note")->as_string(), "Thinned: one of every 1048576 of 4294967295 blocks is shown. ");
+}
+
 TEST(Film, WhatCannotBeIsRefused) {
   BlockFilm film{.num_blocks = 3, .end_ns = 100, .runs = {{3, BlockState::used, 0, 1, 0}}};
   EXPECT_EQ(written({"t", "", film}), "chart 't': block 3: wanted one below 3");

@@ -83,6 +83,12 @@ function boxSwatch(colour, height = 12) {
   return svg;
 }
 
+function stripedSwatch(colours) {
+  const svg = svgElement("svg", { width: "24", height: "14", "aria-hidden": "true" });
+  colours.forEach((colour, i) => svg.append(svgElement("rect", { x: String(8 * i), y: "1", width: "8", height: "12", fill: colour })));
+  return svg;
+}
+
 function pointSwatch(colour) {
   return svgElement("svg", { width: "14", height: "12", "aria-hidden": "true" },
     svgElement("path", { d: "M2 1 L12 1 L7 11 Z", fill: colour }));

@@ -7,7 +7,7 @@ function runColour(figure, state, owner) {
 }
 
 function filmLine(figure, block, run, seconds) {
-  const where = `block ${block} at ${formatSeconds(seconds)}`;
+  const where = `block ${kWhole.format(block * figure.data.every)} at ${formatSeconds(seconds)}`;
   if (!run) return `${where}: free`;
   const owner = run[3] > 0 ? `, request ${run[3]}` : "";
   return `${where}: ${figure.data.states[run[2]]}${owner}, from ${formatSeconds(run[0])} to ${formatSeconds(run[1])}`;
@@ -41,7 +41,7 @@ function paintFrame(figure) {
     ctx.fillStyle = run && !hidden.has(data.states[run[2]]) ? runColour(figure, run[2], run[3]) : free;
     ctx.fillRect((block % columns) * cell, Math.floor(block / columns) * cell, cell - gap, cell - gap);
   });
-  const parts = data.states.map((state, i) => `${counts[i]} ${state}`);
+  const parts = figure.seen.map((state) => `${counts[state]} ${data.states[state]}`);
   const words = `${formatSeconds(figure.seconds)}: ${parts.join(", ")}, ${blocks.length - counts.reduce((a, b) => a + b, 0)} free`;
   figure.frameWords.textContent = words;
   frameCanvas.setAttribute("aria-label", `The pool at ${words}`);
@@ -61,7 +61,7 @@ function drawFilm(figure) {
   figure.ownerColours = Array.from({ length: kNumSeriesColours }, (_, i) => seriesColour(i));
   timelineChart(figure, {
     endSeconds: figure.endSeconds, yAxis: { label: "block", unit: "" }, yRange: [0, Math.max(blocks.length, 1)],
-    yTick: (value) => (Number.isInteger(value) ? kWhole.format(value) : ""),
+    yTick: (value) => (Number.isInteger(value) ? kWhole.format(value * data.every) : ""),
     paint: (ctx, x, y) => paintFilm(figure, ctx, x, y),
     cursor: () => ({ x: figure.seconds, low: figure.block, high: figure.block === undefined ? undefined : figure.block + 1 }),
   });
@@ -98,7 +98,7 @@ function togglePlay(figure, button) {
 function addFilmControls(figure) {
   const [label, select] = labelledSelect("Colour by", [["state", "state"], ["owner", "owner"]], (value) => {
     figure.colouring = value;
-    figure.redraw();
+    figure.restyle();
   });
   select.value = figure.colouring;
   figure.controls.append(label);
@@ -119,7 +119,7 @@ function filmSource(figure) {
     columns: ["block", "state", "request", "begin (s)", "end (s)"], count: places.length,
     row: (i) => {
       const [block, run] = places[i];
-      return [block, figure.data.states[run[2]], run[3] > 0 ? run[3] : "", run[0], run[1]];
+      return [block * figure.data.every, figure.data.states[run[2]], run[3] > 0 ? run[3] : "", run[0], run[1]];
     },
   };
 }
@@ -127,6 +127,7 @@ function filmSource(figure) {
 function startFilm(figure) {
   const { data } = figure;
   figure.blocks = data.blocks.map((list) => unpackSpans(list, 0, 2, data.tick_ns * 1e-9));
+  figure.seen = [...new Set(figure.blocks.flatMap((runs) => runs.map((run) => run[2])))].sort();
   figure.endSeconds = Math.max(data.end_ns, 1) * 1e-9;
   figure.lastMoment = figure.endSeconds * (1 - 1e-9);
   figure.seconds = figure.endSeconds / 2;
@@ -145,9 +146,10 @@ function startFilm(figure) {
     showMoment(figure, figure.chart.scales.x.getValueForPixel(event.clientX - box.left));
   });
   new ResizeObserver(() => paintFrame(figure)).observe(figure.frameCanvas.parentElement);
-  const swatch = (name) => () => boxSwatch(stateColour(name));
+  const swatch = (name) => () => (figure.colouring === "owner" && name === "used"
+    ? stripedSwatch([0, 1, 2].map(seriesColour)) : boxSwatch(stateColour(name)));
   figure.start({
     source: filmSource(figure), draw: drawFilm, key: moveFilmCursor,
-    legend: data.states.map((name) => ({ name, swatch: swatch(name) })),
+    legend: figure.seen.map((state) => ({ name: data.states[state], swatch: swatch(data.states[state]) })),
   });
 }

@@ -48,7 +48,8 @@ function moveGanttCursor(figure, key) {
     const last = rows[row].spans.length - 1;
     index = { ArrowLeft: index - 1, ArrowRight: figure.row === undefined ? 0 : index + 1, Home: 0, End: last }[key];
   }
-  row = Math.max(figure.first, Math.min(figure.first + figure.window, rows.length) - 1 < row ? Math.min(figure.first + figure.window, rows.length) - 1 : row);
+  const lastRow = Math.min(figure.first + figure.window, rows.length) - 1;
+  row = Math.max(figure.first, Math.min(lastRow, row));
   figure.span = Math.max(0, Math.min(rows[row].spans.length - 1, index));
   const span = rows[row].spans[figure.span];
   setGanttCursor(figure, row, span ? span[0] : 0);
@@ -70,7 +71,7 @@ function addGanttControls(figure) {
     figure.row = undefined;
     figure.cursor = null;
     slider.max = String(Math.max(0, total - figure.window));
-    slider.disabled = figure.window >= total;
+    sliderLabel.hidden = figure.window >= total;
     figure.redraw();
   };
   const [selectLabel, select] = labelledSelect("Requests in view",
@@ -86,7 +87,7 @@ function addGanttControls(figure) {
   });
   select.value = String(figure.window);
   slider.max = String(Math.max(0, total - figure.window));
-  slider.disabled = figure.window >= total;
+  sliderLabel.hidden = figure.window >= total;
   figure.controls.append(selectLabel, sliderLabel);
 }
 
@@ -100,6 +101,7 @@ function startGantt(figure) {
   figure.hint = "Pointer, or arrow keys: up and down for requests, left and right for phases.";
   figure.say("");
   addGanttControls(figure);
+  const seen = new Set(figure.rows.flatMap((row) => row.spans.map((span) => span[2])));
   onPointer(figure, (seconds, y) => {
     const row = Math.min(Math.floor(y), figure.rows.length - 1);
     figure.span = Math.max(0, figure.rows[row].spans.findIndex((span) => seconds < span[1]));
@@ -108,6 +110,6 @@ function startGantt(figure) {
   });
   figure.start({
     source: ganttSource(figure), draw: drawGantt, key: moveGanttCursor,
-    legend: data.phases.map((name) => ({ name, swatch: () => boxSwatch(phaseColour(name), 14 * kPhaseHeights[name]) })),
+    legend: data.phases.filter((_, i) => seen.has(i)).map((name) => ({ name, swatch: () => boxSwatch(phaseColour(name), 14 * kPhaseHeights[name]) })),
   });
 }

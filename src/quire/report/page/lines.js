@@ -17,7 +17,7 @@ function lineDatasets(figure) {
       stepped: series.draw === "steps" || series.draw === "area" ? "before" : false,
       fill: isArea ? (data.stacked && i > 0 ? "-1" : "origin") : false,
       pointRadius: series.draw === "points" ? 3 : few && series.draw === "line" ? 3.5 : 0, pointHoverRadius: 5, pointHitRadius: 8,
-      pointStyle: kPoints[i % kPoints.length], yAxisID: "y",
+      pointStyle: kPoints[i % kPoints.length], yAxisID: "y", clip: few ? 8 : undefined,
     };
   });
 }
@@ -72,7 +72,12 @@ const kneePlugin = {
     ctx.font = `600 13px ${css("--font")}`;
     const width = ctx.measureText(knee.text).width, fitsLeft = x - width - 16 >= chartArea.left;
     const left = fitsLeft ? x - width - 14 : Math.min(x + 14, chartArea.right - width);
-    ctx.fillText(knee.text, Math.max(left, chartArea.left), Math.max(y - 12, chartArea.top + 12));
+    const place = [Math.max(left, chartArea.left), Math.max(y - 16, chartArea.top + 12)];
+    ctx.strokeStyle = css("--card");
+    ctx.lineWidth = 5;
+    ctx.lineJoin = "round";
+    ctx.strokeText(knee.text, ...place);
+    ctx.fillText(knee.text, ...place);
     ctx.restore();
   },
 };
