@@ -1,5 +1,5 @@
 #pragma once
-// A small made-up server as report events: for tests and pictures of reports, where only the shape of the data counts.
+// A small made-up server as run events: for tests and pictures of pages, where only the shape of the data counts.
 // Paged memory, prefill in chunks, the latest request preempted and computed again when blocks run out.
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "quire/base/rng.h"
-#include "quire/report/events.h"
+#include "quire/html/events.h"
 
 namespace quire::test {
 
@@ -24,7 +24,7 @@ class ToyRun {
  public:
   explicit ToyRun(const ToyOptions& options) : options_(options), rng_(options.seed), held_(options.num_blocks) {
     run_.header = {.version = "0.1.0",
-                   .command = "sample_report",
+                   .command = "sample_page",
                    .seed = options.seed,
                    .total_slots = kBlockSize * options.num_blocks,
                    .block_size = kBlockSize,
@@ -38,7 +38,7 @@ class ToyRun {
     }
   }
 
-  report::RunEvents take() {
+  html::RunEvents take() {
     while (!arrivals_.empty() || !waiting_.empty() || !running_.empty()) step();
     for (std::uint32_t block = 0; block < held_.size(); ++block) release(block);
     return std::move(run_);
@@ -46,7 +46,7 @@ class ToyRun {
 
  private:
   static constexpr std::uint64_t kBlockSize = 16, kBudget = 256;
-  using Kind = report::RequestEventKind;
+  using Kind = html::RequestEventKind;
 
   struct Request {
     std::uint64_t id = 0, arrival_ns = 0, prompt = 0, target = 0;
@@ -69,7 +69,7 @@ class ToyRun {
   void change(std::uint32_t block, const Holder& now) {
     const Holder before = std::exchange(held_[block], now);
     if (before.owner == 0 || before.since_ns == now_) return;
-    const auto state = before.is_cached ? report::BlockState::cached : report::BlockState::used;
+    const auto state = before.is_cached ? html::BlockState::cached : html::BlockState::used;
     run_.blocks.push_back({block, state, before.since_ns, now_, before.owner});
   }
   void release(std::uint32_t block) { change(block, {}); }
@@ -159,7 +159,7 @@ class ToyRun {
     }
     prefill = std::min(prefill, budget);
     const std::uint64_t end_ns = now_ + 4'000'000 + 40'000 * (decodes + prefill);
-    report::StepEvent step{.begin_ns = now_, .end_ns = end_ns, .prefill_tokens = prefill, .decode_tokens = decodes};
+    html::StepEvent step{.begin_ns = now_, .end_ns = end_ns, .prefill_tokens = prefill, .decode_tokens = decodes};
     step.running = running_.size();
     step.waiting = waiting_.size();
     for (Request& request : running_) {
@@ -194,7 +194,7 @@ class ToyRun {
 
   ToyOptions options_;
   Rng rng_;
-  report::RunEvents run_;
+  html::RunEvents run_;
   std::uint64_t now_ = 0;
   std::deque<Request> arrivals_, waiting_;
   std::vector<Request> running_;

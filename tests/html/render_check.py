@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Renders a report with every kind of chart in headless Chromium and looks at it as a reader would.
+"""Renders a page with every kind of chart in headless Chromium and looks at it as a reader would.
 
-  tests/report/render_check.py --tool build/sample_report --out build/report [--browser chromium]
+  tests/html/render_check.py --tool build/sample_page --out build/html [--browser chromium]
 
 At 360 and 1,600 px of width, light and dark: no error, no request, every canvas drawn, nothing wider than the window,
 every control reached by the keyboard and doing something, enough contrast, colours that colour-blind eyes tell apart.
@@ -219,7 +219,7 @@ def check_controls(check, browser, where):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tool", required=True, help="the program sample_report")
+    parser.add_argument("--tool", required=True, help="the program sample_page")
     parser.add_argument("--out", required=True, help="folder for the page and its pictures")
     parser.add_argument("--browser", default=shutil.which("chromium") or "chromium")
     args = parser.parse_args()

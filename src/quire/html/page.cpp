@@ -1,11 +1,11 @@
-#include "quire/report/report.h"
+#include "quire/html/page.h"
 
 #include <algorithm>
 
-#include "quire/report/chart_json.h"
-#include "quire/report/page_assets.h"
+#include "quire/html/chart_json.h"
+#include "quire/html/page_assets.h"
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 /// Text as HTML, good for elements and quoted attributes.
@@ -113,10 +113,10 @@ void append_verdicts(std::string& out, const std::vector<Verdict>& verdicts) {
 }
 
 /// What made it: stands below each picture, so that a picture cut out of the page still says so.
-std::string source_line(const Report& report) {
-  std::string out = cat("Quire ", escaped(report.version));
-  if (report.seed) append(out, " · seed ", *report.seed);
-  append(out, " · <code>", escaped(report.command), "</code>");
+std::string source_line(const Page& page) {
+  std::string out = cat("Quire ", escaped(page.version));
+  if (page.seed) append(out, " · seed ", *page.seed);
+  append(out, " · <code>", escaped(page.command), "</code>");
   return out;
 }
 
@@ -142,48 +142,47 @@ Result<void> append_section(std::string& out, const Section& section, std::size_
   return {};
 }
 
-void append_header(std::string& out, const Report& report) {
-  append(out, "<header><h1>", escaped(report.title), "</h1>");
-  if (!report.subtitle.empty()) append(out, "<p class=\"subtitle\">", escaped(report.subtitle), "</p>");
-  append(out,
-         "<pre class=\"command\" tabindex=\"0\" role=\"region\" aria-label=\"The command that makes this report\">");
-  append(out, escaped(report.command), "</pre><dl class=\"facts\">");
+void append_header(std::string& out, const Page& page) {
+  append(out, "<header><h1>", escaped(page.title), "</h1>");
+  if (!page.subtitle.empty()) append(out, "<p class=\"subtitle\">", escaped(page.subtitle), "</p>");
+  append(out, "<pre class=\"command\" tabindex=\"0\" role=\"region\" aria-label=\"The command that makes this page\">");
+  append(out, escaped(page.command), "</pre><dl class=\"facts\">");
   const auto fact = [&](std::string_view name, std::string_view value) {
     append(out, "<div><dt>", escaped(name), "</dt><dd>", escaped(value), "</dd></div>");
   };
-  fact("Quire", report.version);
-  if (report.seed) fact("seed", cat(*report.seed));
-  for (const Fact& one : report.facts) fact(one.name, one.value);
+  fact("Quire", page.version);
+  if (page.seed) fact("seed", cat(*page.seed));
+  for (const Fact& one : page.facts) fact(one.name, one.value);
   append(out, "</dl></header>\n");
-  if (report.sections.size() < 2) return;
+  if (page.sections.size() < 2) return;
   append(out, "<nav aria-label=\"Sections\"><ul>");
-  for (std::size_t i = 0; i < report.sections.size(); ++i) {
-    append(out, "<li><a href=\"#section-", i, "\">", escaped(report.sections[i].heading), "</a></li>");
+  for (std::size_t i = 0; i < page.sections.size(); ++i) {
+    append(out, "<li><a href=\"#section-", i, "\">", escaped(page.sections[i].heading), "</a></li>");
   }
   append(out, "</ul></nav>\n");
 }
 
-void append_head(std::string& out, const Report& report) {
+void append_head(std::string& out, const Page& page) {
   append(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; ",
          "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n",
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
          "<meta name=\"color-scheme\" content=\"light dark\"><meta name=\"generator\" content=\"Quire ",
-         escaped(report.version), "\">\n<link rel=\"icon\" href=\"data:,\"><title>", escaped(report.title),
+         escaped(page.version), "\">\n<link rel=\"icon\" href=\"data:,\"><title>", escaped(page.title),
          "</title>\n<style>\n", page_style(), "</style></head>\n<body><div class=\"page\">\n");
 }
 
 }  // namespace
 
-Result<std::string> render_html(const Report& report) {
+Result<std::string> render(const Page& page) {
   std::string out, charts = "[";
-  append_head(out, report);
-  append_header(out, report);
+  append_head(out, page);
+  append_header(out, page);
   append(out, "<main>\n");
-  const std::string source = source_line(report);
+  const std::string source = source_line(page);
   std::size_t num_charts = 0;
-  for (std::size_t i = 0; i < report.sections.size(); ++i) {
-    const Section& section = report.sections[i];
+  for (std::size_t i = 0; i < page.sections.size(); ++i) {
+    const Section& section = page.sections[i];
     QUIRE_TRY_VOID(append_section(out, section, i));
     if (!section.charts.empty()) append(out, "<div class=\"charts\">\n");
     for (const Chart& chart : section.charts) {
@@ -193,9 +192,9 @@ Result<std::string> render_html(const Report& report) {
     }
     append(out, section.charts.empty() ? "</section>\n" : "</div></section>\n");
   }
-  if (!report.notes.empty()) {
+  if (!page.notes.empty()) {
     append(out, "<section><h2>Notes</h2><ul class=\"notes\">");
-    for (const std::string& note : report.notes) append(out, "<li>", escaped(note), "</li>");
+    for (const std::string& note : page.notes) append(out, "<li>", escaped(note), "</li>");
     append(out, "</ul></section>\n");
   }
   append(out, "</main>\n<footer><p>Made by ", source,
@@ -206,4 +205,4 @@ Result<std::string> render_html(const Report& report) {
   return out;
 }
 
-}  // namespace quire::report
+}  // namespace quire::html

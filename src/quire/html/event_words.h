@@ -1,12 +1,12 @@
 #pragma once
-// How the kinds of request events are written. Internal to report.
+// How the kinds of request events are written. Internal to html.
 
 #include <array>
 #include <string_view>
 
-#include "quire/report/events.h"
+#include "quire/html/events.h"
 
-namespace quire::report {
+namespace quire::html {
 
 struct RequestWords {
   std::string_view event;
@@ -24,4 +24,4 @@ inline constexpr std::array<RequestWords, 7> kRequestWords = {{{"queued", false,
                                                                {"restored", true, "", ""},
                                                                {"finished", false, "output_tokens", "reason"}}};
 
-}  // namespace quire::report
+}  // namespace quire::html

@@ -1,10 +1,10 @@
-#include "quire/report/timeline_json.h"
+#include "quire/html/timeline_json.h"
 
 #include <algorithm>
 
-#include "quire/report/chart_json.h"
+#include "quire/html/chart_json.h"
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 std::uint64_t tick_for(std::uint64_t end_ns) {
@@ -185,4 +185,4 @@ Result<void> append_film(json::Writer& w, const BlockFilm& film) {
   return {};
 }
 
-}  // namespace quire::report
+}  // namespace quire::html

@@ -1,17 +1,17 @@
-// A report with every kind of chart, of a made-up run: what tests/report/render_check.py looks at.
+// A page with every kind of chart, of a made-up run: what tests/html/render_check.py looks at.
 //
-//     sample_report OUT.html [--requests N] [--blocks N] [--events FILE]
+//     sample_page OUT.html [--requests N] [--blocks N] [--events FILE]
 
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
 
 #include "../support/toy_run.h"
-#include "quire/report/run_charts.h"
+#include "quire/html/run_charts.h"
 
 namespace {
 
-using namespace quire::report;
+using namespace quire::html;
 
 Chart latency_against_rate() {
   LineChart chart{.x = {"rate", "requests/s"}, .y = {"latency", "s/token"}};
@@ -36,7 +36,7 @@ Chart managers() {
 }
 
 Section compared() {
-  Section section{.heading = "Managers", .text = {"Made-up numbers: this page shows what reports look like."}};
+  Section section{.heading = "Managers", .text = {"Made-up numbers: this page shows what pages look like."}};
   section.verdicts = {{"requests at once, paged / contiguous", "3 to 5", "2.9", "at max length 512", Outcome::fails},
                       {"fragmentation at block size 16", "at most 5 %", "4.3 %", "5 %", Outcome::holds},
                       {"beam sharing", "9.8 %", "", "no recorded forks", Outcome::none}};
@@ -45,14 +45,14 @@ Section compared() {
 }
 
 int fail_with(const std::string& message) {
-  std::cerr << "sample_report: " << message << '\n';
+  std::cerr << "sample_page: " << message << '\n';
   return 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("A report with every kind of chart, of a made-up run");
+  CLI::App app("A page with every kind of chart, of a made-up run");
   std::string path, events_path;
   quire::test::ToyOptions options;
   app.add_option("OUT", path, "the page")->required();
@@ -70,12 +70,12 @@ int main(int argc, char** argv) {
     for (const auto& block : run.blocks) append_event(text, block);
     if (!(std::ofstream(events_path, std::ios::binary) << text)) return fail_with(events_path + ": cannot be written");
   }
-  Report report = run_report("A sample of Quire's reports", run);
-  report.subtitle = "Every kind of chart, of a made-up run with more requests than memory.";
-  report.notes = {"Every picture has its table and a CSV; colours follow the reader's light or dark setting."};
-  report.sections.insert(report.sections.begin(), compared());
-  const auto page = render_html(report);
-  if (!page.ok()) return fail_with(page.error().message);
-  if (!(std::ofstream(path, std::ios::binary) << *page)) return fail_with(path + ": cannot be written");
+  Page page = run_page("A sample of Quire's pages", run);
+  page.subtitle = "Every kind of chart, of a made-up run with more requests than memory.";
+  page.notes = {"Every picture has its table and a CSV; colours follow the reader's light or dark setting."};
+  page.sections.insert(page.sections.begin(), compared());
+  const auto html = render(page);
+  if (!html.ok()) return fail_with(html.error().message);
+  if (!(std::ofstream(path, std::ios::binary) << *html)) return fail_with(path + ": cannot be written");
   return 0;
 }

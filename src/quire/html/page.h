@@ -1,13 +1,13 @@
 #pragma once
-// A report: plain data in, one HTML file out, complete in itself. It fetches nothing (its content security policy
+// A page: plain data in, one HTML file out, complete in itself. It fetches nothing (its content security policy
 // forbids it), follows the reader's dark or light setting, and works from 360 px of width on. Each chart comes with its
 // table, a CSV, its units, and the seed, version and command that made it.
 //
-//     report::Report report{.title = "...", .command = "quire sim ...", .version = "0.1.0", .seed = 42};
-//     report.sections.push_back({.heading = "Memory", .charts = {chart}});
-//     QUIRE_TRY(const std::string html, report::render_html(report));
+//     html::Page page{.title = "...", .command = "quire sim ...", .version = "0.1.0", .seed = 42};
+//     page.sections.push_back({.heading = "Memory", .charts = {chart}});
+//     QUIRE_TRY(const std::string text, html::render(page));
 //
-// No clock and no file: the same report gives the same bytes. All text is plain text; markup in it is shown as it is.
+// No clock and no file: the same page gives the same bytes. All text is plain text; markup in it is shown as it is.
 // Thread-safety: functions of their arguments.
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "quire/base/result.h"
-#include "quire/report/chart.h"
+#include "quire/html/chart.h"
 
-namespace quire::report {
+namespace quire::html {
 
 /// A small table, shown as it is. A column whose cells are all numbers is set to the right.
 struct Table {
@@ -52,10 +52,10 @@ struct Fact {
   std::string name, value;
 };
 
-struct Report {
+struct Page {
   std::string title;
   std::string subtitle;  ///< the answer in a sentence
-  std::string command;   ///< that makes this report again
+  std::string command;   ///< that makes this page again
   std::string version;   ///< of Quire
   std::optional<std::uint64_t> seed;
   std::vector<Fact> facts;         ///< machine, model, options; shown at the top
@@ -64,6 +64,6 @@ struct Report {
 };
 
 /// The page, UTF-8. Refused: what chart.h says, and a table's row that is not as long as its columns.
-Result<std::string> render_html(const Report& report);
+Result<std::string> render(const Page& page);
 
-}  // namespace quire::report
+}  // namespace quire::html

@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "quire/base/rng.h"
+#include "quire/html/chart_json.h"
+#include "quire/html/page.h"
 #include "quire/json/json.h"
-#include "quire/report/chart_json.h"
-#include "quire/report/report.h"
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 std::string written(const Chart& chart) {
@@ -57,12 +57,12 @@ TEST(Timeline, AGanttOfTenThousandRequestsIsSmall) {
   Rng rng(1);
   GanttChart chart;
   for (std::uint64_t i = 0; i < 10'000; ++i) chart.rows.push_back(request_with_chunks(i, 8, rng));
-  Report report{.title = "t", .command = "c", .version = "v"};
-  report.sections = {{.heading = "h", .charts = {{"Requests", "", chart}}}};
-  const auto page = render_html(report);
-  ASSERT_TRUE(page.ok());
-  EXPECT_LT(page->size(), std::size_t{3} << 20);
-  EXPECT_EQ(page->find("Thinned"), page->npos);
+  Page page{.title = "t", .command = "c", .version = "v"};
+  page.sections = {{.heading = "h", .charts = {{"Requests", "", chart}}}};
+  const auto html = render(page);
+  ASSERT_TRUE(html.ok());
+  EXPECT_LT(html->size(), std::size_t{3} << 20);
+  EXPECT_EQ(html->find("Thinned"), html->npos);
 }
 
 TEST(Timeline, AGanttOfTooManySpansShowsEveryKthRequestAndSaysSo) {
@@ -126,4 +126,4 @@ TEST(Film, OneOfAThousandBlocksIsSmallHoweverOftenTheyChange) {
 }
 
 }  // namespace
-}  // namespace quire::report
+}  // namespace quire::html

@@ -1,11 +1,11 @@
 #include <algorithm>
 
+#include "quire/html/event_words.h"
+#include "quire/html/events.h"
 #include "quire/json/json.h"
 #include "quire/json/reader.h"
-#include "quire/report/event_words.h"
-#include "quire/report/events.h"
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 using json::ObjectReader;
@@ -184,4 +184,4 @@ Result<RunEvents> read_events(std::string_view text) {
   return run;
 }
 
-}  // namespace quire::report
+}  // namespace quire::html

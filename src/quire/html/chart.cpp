@@ -1,4 +1,4 @@
-#include "quire/report/chart.h"
+#include "quire/html/chart.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
 
-namespace quire::report {
+namespace quire::html {
 
 std::string_view to_string(Phase phase) {
   constexpr std::string_view kNames[kNumPhases] = {"queued", "prefill", "decode", "preempted", "restored"};
@@ -69,4 +69,4 @@ Series cdf(std::string name, std::vector<double> values) {
   return series;
 }
 
-}  // namespace quire::report
+}  // namespace quire::html

@@ -1,8 +1,8 @@
+#include "quire/html/event_words.h"
+#include "quire/html/events.h"
 #include "quire/json/json.h"
-#include "quire/report/event_words.h"
-#include "quire/report/events.h"
 
-namespace quire::report {
+namespace quire::html {
 
 void append_event(std::string& out, const RunHeader& header) {
   json::Writer w(out);
@@ -48,4 +48,4 @@ void append_event(std::string& out, const BlockRun& run) {
   out += '\n';
 }
 
-}  // namespace quire::report
+}  // namespace quire::html

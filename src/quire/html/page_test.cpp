@@ -1,14 +1,14 @@
-#include "quire/report/report.h"
+#include "quire/html/page.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "quire/html/chart_json.h"
+#include "quire/html/page_assets.h"
 #include "quire/json/json.h"
-#include "quire/report/chart_json.h"
-#include "quire/report/page_assets.h"
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 Chart line_chart(std::vector<double> x, std::vector<double> y) {
@@ -38,28 +38,28 @@ std::size_t count(std::string_view text, std::string_view part) {
   return found;
 }
 
-TEST(Report, NoTextCanBecomeMarkup) {
+TEST(Page, NoTextCanBecomeMarkup) {
   const std::string evil = "</script><script>alert('\"&')</script>";
   Chart chart = line_chart({0, 1}, {2, 3});
   chart.title = chart.summary = evil;
   std::get<LineChart>(chart.picture).series[0].name = evil;
-  Report report{.title = evil, .subtitle = evil, .command = evil, .version = evil, .notes = {evil}};
-  report.facts = {{evil, evil}};
-  report.sections = {{.heading = evil,
-                      .text = {evil},
-                      .verdicts = {{evil, evil, evil, evil, Outcome::fails}},
-                      .tables = {{evil, {evil}, {{evil}}}},
-                      .charts = {chart}}};
-  const auto page = render_html(report);
-  ASSERT_TRUE(page.ok());
-  EXPECT_EQ(count(*page, "alert('"), 3u) << "in the JSON only: in HTML quotes are escaped";
-  EXPECT_EQ(count(*page, "<script"), 3u) << "the data, the library and the page's own";
-  EXPECT_EQ(count(*page, "</script"), 3u);
-  EXPECT_NE(page->find("&lt;/script&gt;&lt;script&gt;alert(&#39;&quot;&amp;&#39;)"), page->npos);
-  EXPECT_NE(page->find("\\u003c/script>"), page->npos) << "in the charts' JSON";
+  Page page{.title = evil, .subtitle = evil, .command = evil, .version = evil, .notes = {evil}};
+  page.facts = {{evil, evil}};
+  page.sections = {{.heading = evil,
+                    .text = {evil},
+                    .verdicts = {{evil, evil, evil, evil, Outcome::fails}},
+                    .tables = {{evil, {evil}, {{evil}}}},
+                    .charts = {chart}}};
+  const auto html = render(page);
+  ASSERT_TRUE(html.ok());
+  EXPECT_EQ(count(*html, "alert('"), 3u) << "in the JSON only: in HTML quotes are escaped";
+  EXPECT_EQ(count(*html, "<script"), 3u) << "the data, the library and the page's own";
+  EXPECT_EQ(count(*html, "</script"), 3u);
+  EXPECT_NE(html->find("&lt;/script&gt;&lt;script&gt;alert(&#39;&quot;&amp;&#39;)"), html->npos);
+  EXPECT_NE(html->find("\\u003c/script>"), html->npos) << "in the charts' JSON";
 }
 
-TEST(Report, ItsPartsCannotEndTheScriptTheyStandIn) {
+TEST(Page, ItsPartsCannotEndTheScriptTheyStandIn) {
   for (const std::string_view part : {page_script(), chart_library()}) {
     EXPECT_GT(part.size(), 10'000u);
     EXPECT_EQ(part.find("</script"), part.npos);
@@ -70,42 +70,42 @@ TEST(Report, ItsPartsCannotEndTheScriptTheyStandIn) {
   EXPECT_NE(chart_library().find("MIT License"), chart_library().npos) << "its licence has to go along";
 }
 
-TEST(Report, ForbidsEveryFetchAndNamesNoAddressToFetchFrom) {
-  const auto page = render_html({.title = "t", .command = "quire sim", .version = "1", .sections = {{.heading = "h"}}});
-  ASSERT_TRUE(page.ok());
-  EXPECT_NE(page->find("default-src 'none'"), page->npos);
+TEST(Page, ForbidsEveryFetchAndNamesNoAddressToFetchFrom) {
+  const auto html = render({.title = "t", .command = "quire sim", .version = "1", .sections = {{.heading = "h"}}});
+  ASSERT_TRUE(html.ok());
+  EXPECT_NE(html->find("default-src 'none'"), html->npos);
   for (const std::string_view part : {"src=\"", "@import", "url(", "<link rel=\"stylesheet"}) {
-    EXPECT_EQ(page->find(part), page->npos) << part;
+    EXPECT_EQ(html->find(part), html->npos) << part;
   }
 }
 
-TEST(Report, EveryChartSaysWhatMadeIt) {
-  Report report{.title = "t", .command = "quire sim exercise --seed 7", .version = "9.8.7", .seed = 7};
-  report.sections = {{.heading = "h", .charts = {line_chart({0}, {1}), line_chart({0}, {2})}}};
-  const auto page = render_html(report);
-  ASSERT_TRUE(page.ok());
-  EXPECT_EQ(count(*page, "<p class=\"source\">Quire 9.8.7 · seed 7 · <code>quire sim exercise --seed 7</code>"), 2u);
+TEST(Page, EveryChartSaysWhatMadeIt) {
+  Page page{.title = "t", .command = "quire sim exercise --seed 7", .version = "9.8.7", .seed = 7};
+  page.sections = {{.heading = "h", .charts = {line_chart({0}, {1}), line_chart({0}, {2})}}};
+  const auto html = render(page);
+  ASSERT_TRUE(html.ok());
+  EXPECT_EQ(count(*html, "<p class=\"source\">Quire 9.8.7 · seed 7 · <code>quire sim exercise --seed 7</code>"), 2u);
 }
 
-TEST(Report, TheSameReportGivesTheSameBytes) {
-  Report report{.title = "t", .command = "c", .version = "v"};
-  report.sections = {{.heading = "h", .charts = {line_chart({0, 1}, {1, 2})}}};
-  EXPECT_EQ(*render_html(report), *render_html(report));
+TEST(Page, TheSamePageGivesTheSameBytes) {
+  Page page{.title = "t", .command = "c", .version = "v"};
+  page.sections = {{.heading = "h", .charts = {line_chart({0, 1}, {1, 2})}}};
+  EXPECT_EQ(*render(page), *render(page));
 }
 
-TEST(Report, ARowThatIsNotAsLongAsItsColumnsIsRefused) {
-  Report report{.title = "t", .command = "c", .version = "v"};
-  report.sections = {{.heading = "h", .tables = {{"sizes", {"a", "b"}, {{"1", "2"}, {"3"}}}}}};
-  EXPECT_EQ(render_html(report).error().message, "table 'sizes', row 1: found 1 cells, wanted 2");
+TEST(Page, ARowThatIsNotAsLongAsItsColumnsIsRefused) {
+  Page page{.title = "t", .command = "c", .version = "v"};
+  page.sections = {{.heading = "h", .tables = {{"sizes", {"a", "b"}, {{"1", "2"}, {"3"}}}}}};
+  EXPECT_EQ(render(page).error().message, "table 'sizes', row 1: found 1 cells, wanted 2");
 }
 
-TEST(Report, AColumnOfNumbersIsSetToTheRight) {
-  Report report{.title = "t", .command = "c", .version = "v"};
-  report.sections = {{.heading = "h", .tables = {{"sizes", {"name", "size"}, {{"x1", "1,024"}, {"2", "-3.5 %"}}}}}};
-  const auto page = render_html(report);
-  ASSERT_TRUE(page.ok());
-  EXPECT_NE(page->find("<td>x1</td><td class=\"number\">1,024</td>"), page->npos);
-  EXPECT_NE(page->find("<td>2</td>"), page->npos) << "x1 above it is no number";
+TEST(Page, AColumnOfNumbersIsSetToTheRight) {
+  Page page{.title = "t", .command = "c", .version = "v"};
+  page.sections = {{.heading = "h", .tables = {{"sizes", {"name", "size"}, {{"x1", "1,024"}, {"2", "-3.5 %"}}}}}};
+  const auto html = render(page);
+  ASSERT_TRUE(html.ok());
+  EXPECT_NE(html->find("<td>x1</td><td class=\"number\">1,024</td>"), html->npos);
+  EXPECT_NE(html->find("<td>2</td>"), html->npos) << "x1 above it is no number";
 }
 
 TEST(Chart, NumbersThatAreNotFiniteAreRefusedByName) {
@@ -201,4 +201,4 @@ TEST(Chart, ACdfEndsAtAllAndHoldsAtTies) {
 }
 
 }  // namespace
-}  // namespace quire::report
+}  // namespace quire::html

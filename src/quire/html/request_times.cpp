@@ -1,9 +1,9 @@
-#include "quire/report/request_times.h"
+#include "quire/html/request_times.h"
 
 #include <algorithm>
 #include <map>
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 /// Spans as the events open and close them. A span without length is left out.
@@ -113,4 +113,4 @@ LatencySamples latencies(const std::vector<RequestHistory>& histories) {
   return samples;
 }
 
-}  // namespace quire::report
+}  // namespace quire::html

@@ -1,12 +1,12 @@
 #pragma once
-// The events of each request, brought together: its phases and its latencies. Internal to report.
+// The events of each request, brought together: its phases and its latencies. Internal to html.
 
 #include <optional>
 #include <vector>
 
-#include "quire/report/events.h"
+#include "quire/html/events.h"
 
-namespace quire::report {
+namespace quire::html {
 
 /// One request's events, in order of time.
 struct RequestHistory {
@@ -28,4 +28,4 @@ struct LatencySamples {
 };
 LatencySamples latencies(const std::vector<RequestHistory>& histories);
 
-}  // namespace quire::report
+}  // namespace quire::html

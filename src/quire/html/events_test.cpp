@@ -1,12 +1,12 @@
-#include "quire/report/events.h"
+#include "quire/html/events.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "quire/report/run_charts.h"
+#include "quire/html/run_charts.h"
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 using Kind = RequestEventKind;
@@ -76,7 +76,7 @@ TEST(Events, TheExampleInTheDocumentIsRead) {
   ASSERT_TRUE(run.ok()) << run.error().message;
   EXPECT_EQ(run->num_unknown, 0u);
   EXPECT_EQ(run_sections(*run).size(), 4u);
-  EXPECT_TRUE(render_html(run_report("example", *run)).ok());
+  EXPECT_TRUE(render(run_page("example", *run)).ok());
 }
 
 TEST(Events, UnknownKindsAreCountedAndUnknownFieldsPassedOver) {
@@ -166,8 +166,8 @@ TEST(RunCharts, LatenciesAreFromArrivalAndEveryRunRenders) {
   EXPECT_EQ(section.tables[0].rows[0][2], "2000");
   EXPECT_EQ(section.tables[0].rows[1][2], "1000") << "four gaps in four seconds";
   EXPECT_EQ(section.tables[0].rows[2][2], "6000");
-  EXPECT_TRUE(render_html(run_report("r", run)).ok());
+  EXPECT_TRUE(render(run_page("r", run)).ok());
 }
 
 }  // namespace
-}  // namespace quire::report
+}  // namespace quire::html

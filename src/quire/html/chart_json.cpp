@@ -1,13 +1,13 @@
-#include "quire/report/chart_json.h"
+#include "quire/html/chart_json.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "quire/html/thinning.h"
+#include "quire/html/timeline_json.h"
 #include "quire/json/json.h"
-#include "quire/report/thinning.h"
-#include "quire/report/timeline_json.h"
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 using json::Writer;
@@ -191,4 +191,4 @@ Result<void> append_chart(std::string& out, const Chart& chart) {
   return {};
 }
 
-}  // namespace quire::report
+}  // namespace quire::html

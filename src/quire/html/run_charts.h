@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "quire/report/events.h"
-#include "quire/report/report.h"
+#include "quire/html/events.h"
+#include "quire/html/page.h"
 
-namespace quire::report {
+namespace quire::html {
 
 /// KV memory over time (stacked, with the pool's size and the preemptions), requests over time, tokens of steps,
 /// histograms of utilisation and internal fragmentation.
@@ -22,7 +22,7 @@ Section block_section(const RunEvents& run);
 /// Those of them that have a chart.
 std::vector<Section> run_sections(const RunEvents& run);
 /// Title, command, version, seed and options from the header, then run_sections().
-Report run_report(std::string title, const RunEvents& run);
+Page run_page(std::string title, const RunEvents& run);
 
 // The parts, for pages of another order.
 LineChart memory_over_time(const RunEvents& run);
@@ -31,4 +31,4 @@ BarChart step_budget(const RunEvents& run);
 GanttChart request_gantt(const RunEvents& run);
 BlockFilm block_film(const RunEvents& run);
 
-}  // namespace quire::report
+}  // namespace quire::html

@@ -1,8 +1,8 @@
-#include "quire/report/thinning.h"
+#include "quire/html/thinning.h"
 
 #include <algorithm>
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 /// How many points stand together, so that two of each and the two ends are at most `max_points`.
@@ -61,4 +61,4 @@ std::size_t thin_stacked(std::vector<Series>& series, std::size_t max_points) {
   return run;
 }
 
-}  // namespace quire::report
+}  // namespace quire::html

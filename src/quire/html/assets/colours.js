@@ -1,4 +1,4 @@
-// Colours come from report.css alone, so that light, dark and contrast are one file's business. Series differ by dash
+// Colours come from page.css alone, so that light, dark and contrast are one file's business. Series differ by dash
 // and point as well.
 function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();

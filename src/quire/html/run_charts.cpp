@@ -1,10 +1,10 @@
-#include "quire/report/run_charts.h"
+#include "quire/html/run_charts.h"
 
 #include <algorithm>
 
-#include "quire/report/request_times.h"
+#include "quire/html/request_times.h"
 
-namespace quire::report {
+namespace quire::html {
 namespace {
 
 const Axis kTime{"time", "s"};
@@ -224,14 +224,14 @@ std::vector<Section> run_sections(const RunEvents& run) {
   return sections;
 }
 
-Report run_report(std::string title, const RunEvents& run) {
-  Report report{.title = std::move(title),
-                .command = run.header.command,
-                .version = run.header.version,
-                .seed = run.header.seed,
-                .sections = run_sections(run)};
-  for (const auto& [name, value] : run.header.options) report.facts.push_back({name, value});
-  return report;
+Page run_page(std::string title, const RunEvents& run) {
+  Page page{.title = std::move(title),
+            .command = run.header.command,
+            .version = run.header.version,
+            .seed = run.header.seed,
+            .sections = run_sections(run)};
+  for (const auto& [name, value] : run.header.options) page.facts.push_back({name, value});
+  return page;
 }
 
-}  // namespace quire::report
+}  // namespace quire::html

@@ -5,7 +5,7 @@
 //     std::string text;
 //     append_event(text, header);                       // first
 //     append_event(text, StepEvent{.begin_ns = 0, ...});
-//     QUIRE_TRY(const report::RunEvents run, report::read_events(text));
+//     QUIRE_TRY(const html::RunEvents run, html::read_events(text));
 //
 // Times are nanoseconds since the start of the run; memory is in slots, one for each token's K and V, so that managers
 // with and without blocks can be compared. Thread-safety: functions of their arguments.
@@ -19,9 +19,9 @@
 
 #include "quire/base/ids.h"
 #include "quire/base/result.h"
-#include "quire/report/chart.h"
+#include "quire/html/chart.h"
 
-namespace quire::report {
+namespace quire::html {
 
 inline constexpr std::int64_t kEventFormat = 1;
 /// Counts and times are at most this, so that they are exact as doubles, in JavaScript too; 2^53 ns are 104 days.
@@ -94,4 +94,4 @@ void append_event(std::string& out, const BlockRun& run);
 /// the text.
 Result<RunEvents> read_events(std::string_view text);
 
-}  // namespace quire::report
+}  // namespace quire::html

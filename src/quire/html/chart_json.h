@@ -1,5 +1,5 @@
 #pragma once
-// A chart as the JSON that the page's script draws. Internal to report: use report.h.
+// A chart as the JSON that the page's script draws. Internal to html: use page.h.
 //
 // How much is too much for a page, and how it is thinned:
 //   lines    a series of more than kMaxPoints points is cut into runs of equally many; of each run the points with the
@@ -13,9 +13,9 @@
 #include <string>
 
 #include "quire/base/result.h"
-#include "quire/report/chart.h"
+#include "quire/html/chart.h"
 
-namespace quire::report {
+namespace quire::html {
 
 inline constexpr std::size_t kMaxPoints = 8'000;
 inline constexpr std::size_t kMaxGanttSpans = 200'000;
@@ -25,4 +25,4 @@ inline constexpr std::size_t kMaxFilmRuns = 100'000;
 /// Appends one JSON object. An error names the chart, the series and the place.
 Result<void> append_chart(std::string& out, const Chart& chart);
 
-}  // namespace quire::report
+}  // namespace quire::html

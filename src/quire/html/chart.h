@@ -1,5 +1,5 @@
 #pragma once
-// Charts as plain data: what is shown, not how it looks. report.h puts them on a page.
+// Charts as plain data: what is shown, not how it looks. page.h puts them on a page.
 //
 // Numbers are in the units that their axes name; times of GanttChart and BlockFilm are nanoseconds since the start of
 // the run. A page refuses what it could only show wrongly, by name: numbers that are not finite, series whose x goes
@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-namespace quire::report {
+namespace quire::html {
 
 enum class Scale { linear, logarithmic };
 
@@ -175,4 +175,4 @@ BarChart histogram(const HistogramSpec& spec, const std::vector<double>& values,
 Series cdf(std::string name, std::vector<double> values);
 inline constexpr std::size_t kMaxCdfPoints = 1000;
 
-}  // namespace quire::report
+}  // namespace quire::html

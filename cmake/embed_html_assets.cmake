@@ -1,4 +1,4 @@
-# cmake -D OUT=page_assets.cpp -D LIBRARY=chart.min.js -D STYLE=report.css -D SCRIPTS=a.js|b.js -P embed_page_assets.cmake
+# cmake -D OUT=page_assets.cpp -D LIBRARY=chart.min.js -D STYLE=page.css -D SCRIPTS=a.js|b.js -P embed_html_assets.cmake
 function(embed function_name)
   set(hex "")
   foreach(file ${ARGN})
@@ -12,8 +12,8 @@ function(embed function_name)
 endfunction()
 
 string(REPLACE "|" ";" SCRIPTS "${SCRIPTS}")
-set(source "// Made by cmake/embed_page_assets.cmake.\n#include \"quire/report/page_assets.h\"\n\nnamespace quire::report {\n\n")
+set(source "// Made by cmake/embed_html_assets.cmake.\n#include \"quire/html/page_assets.h\"\n\nnamespace quire::html {\n\n")
 embed(page_style ${STYLE})
 embed(chart_library ${LIBRARY})
 embed(page_script ${SCRIPTS})
-file(WRITE ${OUT} "${source}}  // namespace quire::report\n")
+file(WRITE ${OUT} "${source}}  // namespace quire::html\n")
