@@ -4,6 +4,7 @@
 #include "quire/core/command_log.h"
 #include "quire/core/command_log_records.h"
 #include "quire/kv/paged_kv_manager.h"
+#include "quire/kv/vattention_kv_manager.h"
 #include "quire/sched/scheduler.h"
 
 namespace quire {
@@ -18,6 +19,13 @@ void record(CommandSink* sink, Put put, const Args&... args) {
   sink->append(out.bytes());
 }
 
+std::unique_ptr<KvManager> make_kv_manager(const CoreOptions& options, const CacheIdentity& identity) {
+  const auto cache = options.prefix_cache ? std::optional(identity) : std::nullopt;
+  if (options.is_vattention()) return std::make_unique<VAttentionKvManager>(options.vattention(), cache);
+  return std::make_unique<PagedKvManager>(options.num_blocks, options.block_size, cache,
+                                          TierOptions{options.kv_ram_frames, options.kv_files});
+}
+
 }  // namespace
 
 Result<std::unique_ptr<EngineCore>> EngineCore::create(const CoreOptions& options, CommandSink* sink,
@@ -27,10 +35,7 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(const CoreOptions& option
 }
 
 EngineCore::EngineCore(const CoreOptions& options, CommandSink* sink, const CacheIdentity& identity)
-    : sink_(sink),
-      kv_(std::make_unique<PagedKvManager>(options.num_blocks, options.block_size,
-                                           options.prefix_cache ? std::optional(identity) : std::nullopt)),
-      scheduler_(std::make_unique<Scheduler>(options, *kv_)) {
+    : sink_(sink), kv_(make_kv_manager(options, identity)), scheduler_(std::make_unique<Scheduler>(options, *kv_)) {
   record(sink_, put_header, options);
 }
 
@@ -61,6 +66,18 @@ bool EngineCore::finish(RequestId request, FinishReason reason) {
   return end(request, reason);
 }
 
+void EngineCore::note_files(const std::vector<BlockKey>& keys) {
+  QUIRE_CHECK(!plan_is_open_, "a command between plan_step and commit");
+  record(sink_, put_files, keys);
+  kv_->note_files(keys);
+}
+
+void EngineCore::end_transfer(const TransferEnd& end) {
+  QUIRE_CHECK(!plan_is_open_, "a command between plan_step and commit");
+  record(sink_, put_transfer, end);
+  kv_->end_transfer(end);
+}
+
 // -- steps --
 
 const BatchPlan& EngineCore::plan_step() {
@@ -68,7 +85,7 @@ const BatchPlan& EngineCore::plan_step() {
   scheduler_->plan_step(plan_);
   plan_is_open_ = true;
   for (const Preemption& preemption : scheduler_->preempted())
-    events_.push_back(RequestPreempted{preemption.request, preemption.num_preemptions});
+    events_.push_back(RequestPreempted{preemption.request, preemption.num_preemptions, preemption.kind});
   for (const Start& start : scheduler_->started())
     events_.push_back(RequestStarted{start.request, start.cached_tokens});
   if (sink_) record(sink_, put_plan, plan_.step, plan_.digest());
@@ -107,6 +124,8 @@ KvCapacity EngineCore::kv_capacity() const { return kv_->capacity(); }
 const CoreOptions& EngineCore::options() const { return scheduler_->options(); }
 const CoreCounters& EngineCore::counters() const { return scheduler_->counters(); }
 const KvManager& EngineCore::kv() const { return *kv_; }
+bool EngineCore::has_transfers_to_start() const { return kv_->has_transfers_to_start(); }
+std::int32_t EngineCore::num_reads_in_flight() const { return kv_->num_reads_in_flight(); }
 
 std::optional<std::int32_t> EngineCore::num_generated(RequestId request) const {
   return scheduler_->num_generated(request);

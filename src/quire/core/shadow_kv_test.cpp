@@ -40,6 +40,13 @@ TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverThousandsOfSeeds) {
   EXPECT_GT(totals.hits, 10 * kCount);
   EXPECT_GT(totals.evictions, kCount);
   EXPECT_GT(totals.collisions, 0u);
+  EXPECT_GT(totals.swaps, kCount / 20);
+  EXPECT_GT(totals.no_room, 0u);
+  EXPECT_GT(totals.loads, kCount);
+  EXPECT_GT(totals.frames_evicted, kCount);
+  EXPECT_GT(totals.file_reads, kCount / 10);
+  EXPECT_GT(totals.failed_reads, kCount / 100);
+  EXPECT_GT(totals.files_removed, kCount / 10);
 }
 
 TEST(ShadowKv, SoItIsUnderEveryCombinationOfPolicies) {

@@ -19,13 +19,7 @@ BlockKey PrefixIndex::hash(std::string_view salt, const BlockKey* parent, std::s
 }
 
 void PrefixIndex::extend(KeyChain& chain, std::span<const TokenId> tokens) const {
-  if (!chain.has_root) chain.root = hash(chain.salt, nullptr, {});
-  chain.has_root = true;
-  const auto size = static_cast<std::size_t>(block_size_);
-  while ((chain.keys.size() + 1) * size <= tokens.size()) {
-    const std::size_t block = chain.keys.size();
-    chain.keys.push_back(hash(chain.salt, &chain.parent_of(block), tokens.subspan(block * size, size)));
-  }
+  extend_chain(chain, identity_, static_cast<std::size_t>(block_size_), tokens);
 }
 
 // -- lookups --
@@ -65,7 +59,7 @@ PrefixIndex::Partial PrefixIndex::find_partial(const BlockKey& parent_key, Prefi
 
 // -- changes --
 
-PrefixIndex::Published PrefixIndex::publish(BlockId block, const BlockContent& content) {
+PrefixIndex::Published PrefixIndex::publish(BlockId block, const BlockContent& content, std::uint64_t number) {
   const auto [place, is_new] = block_of_.try_emplace(content.key, block);
   if (!is_new) {
     const BlockId holder = place->second;
@@ -75,10 +69,17 @@ PrefixIndex::Published PrefixIndex::publish(BlockId block, const BlockContent& c
   Entry& entry = entries_[block.value];
   QUIRE_CHECK(entry.number == 0, "block ", block, " has a key already");
   QUIRE_CHECK(content.tokens.size() == static_cast<std::size_t>(block_size_), content.tokens.size());
-  entry = {next_number_++, content.parent, content.key, content.parent_key, std::string(content.salt)};
+  entry = {number != 0 ? number : new_number(), content.parent, content.key, content.parent_key,
+           std::string(content.salt)};
   std::ranges::copy(content.tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(block.value) * block_size_);
   add_candidate(content.parent_key, block);
   return {Outcome::added, block};
+}
+
+NumberedContent PrefixIndex::content_of(BlockId block) const {
+  const Entry& entry = entries_[block.value];
+  const std::span<const TokenId> tokens = tokens_of(block);
+  return {entry.key, entry.parent_key, entry.number, entry.parent.number, entry.salt, {tokens.begin(), tokens.end()}};
 }
 
 void PrefixIndex::forget(BlockId block) {
