@@ -1,9 +1,11 @@
 #include "quire/engine/model_executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "quire/base/check.h"
+#include "quire/base/checked.h"
 
 namespace quire::engine {
 namespace {
@@ -19,9 +21,11 @@ std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, s
 
 }  // namespace
 
-ModelExecutor::ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier)
+ModelExecutor::ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier,
+                             TierStore* tiers)
     : model_(model),
       store_(store),
+      tiers_(tiers),
       pool_(pool),
       ops_(ops::vector_ops(tier)),
       tables_(static_cast<std::int32_t>(store.layout().block_size)) {
@@ -70,6 +74,7 @@ void ModelExecutor::lay_out(const BatchPlan& plan) {
 StepResult ModelExecutor::execute(const BatchPlan& plan) {
   const auto start = std::chrono::steady_clock::now();
   tables_.apply(plan);
+  if (tiers_) tiers_->start(plan.tiers);
   for (const BlockCopy& copy : plan.copies) store_.copy_block(copy.from, copy.to);
   lay_out(plan);
   if (!plan.rows.empty()) {
@@ -92,6 +97,30 @@ StepResult ModelExecutor::execute(const BatchPlan& plan) {
   }
   const auto elapsed = std::chrono::steady_clock::now() - start;
   return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
+}
+
+std::int64_t ModelExecutor::measure_token_ns(std::int32_t max_tokens) {
+  constexpr std::int32_t kTokens = 64;
+  constexpr RequestId kRequest{~std::uint64_t{0}};
+  constexpr SequenceId kSequence{~std::uint64_t{0}};
+  const auto block_size = static_cast<std::int32_t>(store_.layout().block_size);
+  const auto num_blocks = static_cast<std::int32_t>(store_.num_blocks()) - 1;
+  BatchPlan plan;
+  plan.tokens.assign(static_cast<std::size_t>(std::min({kTokens, max_tokens, num_blocks * block_size})), TokenId{0});
+  PlanRow row{.sequence = kSequence, .request = kRequest, .num_tokens = plan.num_tokens()};
+  row.num_new_blocks = static_cast<std::int32_t>(ceil_div(row.num_tokens, block_size));
+  row.logits_begin = row.num_tokens;
+  row.is_prefill = true;
+  plan.rows.push_back(row);
+  for (std::int32_t i = 1; i <= row.num_new_blocks; ++i)
+    plan.new_blocks.push_back(BlockId{static_cast<std::uint32_t>(i)});
+  add(kRequest, GenerateRequest{}, {});
+  const StepResult result = execute(plan);
+  BatchPlan end;
+  end.dropped.push_back(kSequence);
+  execute(end);
+  remove(kRequest);
+  return static_cast<std::int64_t>(result.elapsed_ns) / row.num_tokens;
 }
 
 void ModelExecutor::consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice) {
