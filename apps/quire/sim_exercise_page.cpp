@@ -169,7 +169,8 @@ html::Page exercise_page(const SimFlags& flags, const ExerciseReport& found, std
       {.heading = "Paging against arrays",
        .text = {cat("Without a limit, whole lengths: ", grouped(static_cast<std::uint64_t>(found.unlimited_blocks)),
                     " blocks paged; as arrays of ", options.max_lens.front(), ", ",
-                    std::int64_t{options.num_requests} * options.max_lens.front() / options.block_size,
+                    grouped(static_cast<std::uint64_t>(std::int64_t{options.num_requests} * options.max_lens.front() /
+                                                       options.block_size)),
                     " blocks' worth.")},
        .verdicts = verdicts(found),
        .charts = {side_by_side(found), ratios(found)}});
