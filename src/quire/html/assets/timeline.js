@@ -40,13 +40,14 @@ function timelineChart(figure, { endSeconds, yAxis, yRange, yTick, paint, cursor
   options.scales.y.grid.display = false;
   options.plugins.tooltip.enabled = false;
   options.events = [];
-  let kept = null;
+  let kept = null, keptSize = "";
   const body = {
     id: "body",
     beforeDatasetsDraw(chart) {
       const { ctx, chartArea, scales } = chart, ratio = chart.currentDevicePixelRatio;
       const width = Math.max(1, Math.round(chartArea.width)), height = Math.max(1, Math.round(chartArea.height));
-      if (!kept || kept.width !== width * ratio || kept.height !== height * ratio) {
+      if (keptSize !== `${width} ${height} ${ratio}`) {
+        keptSize = `${width} ${height} ${ratio}`;
         kept = element("canvas", { width: Math.ceil(width * ratio), height: Math.ceil(height * ratio) });
         const under = kept.getContext("2d");
         under.scale(ratio, ratio);
