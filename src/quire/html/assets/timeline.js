@@ -31,9 +31,9 @@ function fillBox(ctx, left, top, right, bottom) {
 }
 
 // paint(ctx, x, y) fills the body; x and y turn values into pixels. cursor: {x, low, high} in values, or null.
-function timelineChart(figure, { endSeconds, yAxis, yRange, yTick, paint, cursor }) {
+function timelineChart(figure, { timeRange, yAxis, yRange, yTick, paint, cursor }) {
   const options = commonOptions({ label: "time", unit: "s" }, yAxis);
-  Object.assign(options.scales.x, { min: 0, max: endSeconds });
+  Object.assign(options.scales.x, { min: timeRange[0], max: timeRange[1] });
   Object.assign(options.scales.y, { min: yRange[0], max: yRange[1], reverse: true });
   options.scales.y.ticks.precision = 0;
   options.scales.y.ticks.callback = yTick;
