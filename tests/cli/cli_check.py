@@ -166,12 +166,59 @@ def every_tier_reproduces_the_committed_digests(quire):
 
 
 @check
+def packed_weights_from_disk_give_the_committed_digests(quire):
+    lines = score_lines(quire)
+    wanted = json.loads(DIGESTS.read_text())["score"]
+    with tempfile.TemporaryDirectory() as root:
+        flags = ["--repack-cache", f"{root}/strips"]
+
+        def score(noted):
+            code, out, err = quire.run("score", *flags, stdin=lines)
+            assert code == 0 and hashlib.sha256(out.encode()).hexdigest() == wanted, err
+            assert (noted in err) if noted else err == "", err
+
+        score("")  # packs and writes
+        path, = Path(root, "strips").iterdir()
+        inode = path.stat().st_ino
+        score("")  # maps
+        assert path.stat().st_ino == inode
+        with open(path, "r+b") as file:
+            file.seek(50_000_000)
+            flipped = file.read(1)[0] ^ 1
+            file.seek(50_000_000)
+            file.write(bytes([flipped]))
+        score("are damaged")
+        assert path.stat().st_ino != inode
+        score("")
+
+
+@check
 def inspect_shows_what_the_file_holds(quire):
     shown = json.loads(quire.ok("inspect", "--json", "--tensors"))
     assert shown["config"]["layers"] == 30 and shown["tokenizer"]["vocab_size"] == 49152
     assert shown["tensor_types"]["Q4_1"]["tensors"] == 210 and len(shown["tensors"]) == 272
     assert shown["keys"]["general.architecture"] == "llama"
     assert "SmolLM2" in quire.ok("inspect") or "Smollm2" in quire.ok("inspect")
+
+
+@check
+def quantize_writes_a_model_that_runs_and_replaces_nothing_unasked(quire):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "q8.gguf")
+        told = json.loads(quire.ok("quantize", path, "--to", "q8_0", "--json"))
+        assert told["to"] == "Q8_0" and told["bytes_after"] == os.path.getsize(path) and os.listdir(folder) == ["q8.gguf"]
+        assert all(tensor["rmse"] <= 0.01 * tensor["rms"] for tensor in told["tensors"])
+        shown = json.loads(quire.ok("inspect", "--json", model=path))
+        before = json.loads(quire.ok("inspect", "--json"))
+        assert shown["config"] == before["config"] and set(shown["tensor_types"]) == {"F32", "Q8_0"}
+        assert quire.ok("generate", PROMPT, "--max-tokens", "4", model=path) == quire.ok("generate", PROMPT, "--max-tokens", "4")
+        quire.refused(1, ["exists already"], "quantize", path, "--to", "q8_0")
+        quire.refused(1, ["one file"], "quantize", quire.model, "--to", "q8_0", "--force")
+        quire.refused(1, ["'nothing*'", "matches no tensor"], "quantize", path + "2", "--to", "f16", "--tensor-type", "nothing*=Q8_0")
+        quire.refused(2, ["Q9_9", "Q4_K"], "quantize", path + "2", "--to", "f16", "--tensor-type", "a=Q9_9")
+        quire.refused(2, ["--to"], "quantize", path + "2", "--to", "q9_9")
+        assert "Q4_1 -> Q8_0" in quire.ok("quantize", path, "--to", "q8_0", "--force")
+        assert os.listdir(folder) == ["q8.gguf"]
 
 
 @check

@@ -57,9 +57,8 @@ std::optional<Refusal> Scheduler::find_fault(const CoreRequest& request) const {
   if (refusal.needed_tokens > options_.pool_tokens()) {
     refusal.reason = Refusal::Reason::exceeds_pool;
     refusal.limit_tokens = options_.pool_tokens();
-    refusal.message =
-        cat(needed_text(request, refusal.needed_tokens), ", but the whole KV pool holds ", refusal.limit_tokens,
-            " tokens (", options_.num_blocks, " blocks of ", options_.block_size, ")");
+    refusal.message = cat(needed_text(request, refusal.needed_tokens), ", but the whole KV pool holds ",
+                          refusal.limit_tokens, " tokens (", options_.pool_text(), ")");
     return refusal;
   }
   return std::nullopt;
