@@ -3,6 +3,12 @@
 #include "quire/workload/synthetic.h"
 
 namespace quire {
+namespace {
+
+/// How far from first_rate the search goes, as a factor.
+constexpr double kWidest = 1000;
+
+}  // namespace
 
 SimulationResult run_at_rate(const CapacitySearch& search, double rate) {
   const auto end_ns = static_cast<std::uint64_t>(search.seconds * 1e9);
@@ -15,7 +21,9 @@ SimulationResult run_at_rate(const CapacitySearch& search, double rate) {
                          ArrivalProcess::poisson(rate), *search.lengths);
   const auto system = search.make_system();
   SimulationOptions options{.max_samples = 0};
-  if (!search.is_good) {
+  if (search.is_good) {
+    options.stop_ns = end_ns;
+  } else {
     options.hopeless_latency = search.max_latency_s;
     options.expected_requests = static_cast<std::uint64_t>(rate * search.seconds);
   }
@@ -37,7 +45,8 @@ double find_capacity(const CapacitySearch& search) {
       high = rate;
       rate /= low == 0 ? 1.5 : 1.0;
     }
-    if (low == 0 && rate < search.first_rate / 1000) return 0;
+    if (low == 0 && rate < search.first_rate / kWidest) return 0;
+    if (high == 0 && rate > search.first_rate * kWidest) return low;
   }
   while (high / low > 1 + search.precision) {
     const double rate = 0.5 * (low + high);

@@ -21,14 +21,15 @@ struct CapacitySearch {
   double precision = 0.02;     ///< relative
   std::uint64_t seed = 1;
   std::int32_t shared_prefix_tokens = 0;
-  /// Another limit instead of the latency: true if the run is good. The run is then not cut short.
+  /// Another limit instead of the latency: true if the run is good. Runs then end with the arrivals and are not cut
+  /// short.
   std::function<bool(const SimulationResult&)> is_good;
 };
 
 /// One run at a rate, as the search does it.
 SimulationResult run_at_rate(const CapacitySearch& search, double rate);
 
-/// The highest rate found good; 0 if none down to first_rate / 1,000 is.
+/// The highest rate found good, up to about 1,000 times first_rate; 0 if none down to first_rate / 1,000 is.
 double find_capacity(const CapacitySearch& search);
 
 }  // namespace quire
