@@ -2,6 +2,7 @@
 
 #include "flags.h"
 #include "quire/sched/policy.h"
+#include "quire/sched/step_composition.h"
 #include "quire/workload/numbers.h"
 
 namespace quire::cli {
@@ -83,6 +84,9 @@ void add_core_flags(CLI::App& command, SystemOptions& options) {
       ->capture_default_str();
   command.add_option("--victim-policy", core.victim_policy, "Which request gives up its memory when that runs out")
       ->check(CLI::IsMember(as_strings(victim_policy_names())))
+      ->capture_default_str();
+  command.add_option("--steps", core.step_composition, "What a step computes")
+      ->check(CLI::IsMember(as_strings(step_composition_names())))
       ->capture_default_str();
   command.add_option("--max-sequence", options.max_sequence, "What systems reserve that reserve the longest sequence")
       ->check(CLI::Range(1, 1 << 30))

@@ -60,6 +60,7 @@ SystemOptions opt_13b_options(std::int32_t block_size) {
   options.core.num_blocks = static_cast<std::int32_t>(kOpt13bSlots / block_size);
   options.core.context_tokens = static_cast<std::int32_t>(kOptMaxSequence);
   options.core.token_budget = 2560;
+  options.core.step_composition = "prefill-first";
   options.pool_slots = kOpt13bSlots;
   options.max_sequence = kOptMaxSequence;
   return options;

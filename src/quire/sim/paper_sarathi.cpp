@@ -46,6 +46,7 @@ PaperFigure reproduce_sarathi(const PaperInputs& inputs) {
   Variant variants[] = {{"chunks of 512 beside decodes", yi_34b_options(512)},
                         {"chunks of 2,048 beside decodes", yi_34b_options(2048)},
                         {"whole prompts before decodes", yi_34b_options(8192)}};
+  variants[2].options.core.step_composition = "prefill-first";
   for (Variant& variant : variants) {
     search.make_system = paper_system("quire", variant.options);
     variant.p99_s = static_cast<double>(run_at_rate(search, 0.3).inter_token_ns.quantile(990)) * 1e-9;
