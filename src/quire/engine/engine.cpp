@@ -361,6 +361,7 @@ void Engine::State::publish_page_groups() {
   if (!manager) return;
   const VAttentionKvManager::GroupUsage usage = manager->group_usage();
   const attention::VirtualKvStore::Counters& counters = loaded.virtual_store->counters();
+  stats.kv.block_size = manager->geometry().tokens_per_group();
   stats.kv.spare_blocks = usage.spare;
   stats.kv.unmapped_blocks = usage.unmapped;
   stats.kv.mappings = usage.mappings;
