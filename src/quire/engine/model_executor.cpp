@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "quire/base/check.h"
+#include "quire/base/checked.h"
 
 namespace quire::engine {
 namespace {
@@ -20,9 +21,11 @@ std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, s
 
 }  // namespace
 
-ModelExecutor::ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier)
+ModelExecutor::ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier,
+                             TierStore* tiers)
     : model_(model),
       memory_(memory),
+      tiers_(tiers),
       pool_(pool),
       ops_(ops::vector_ops(tier)),
       tables_(memory.paged() ? static_cast<std::int32_t>(memory.paged()->layout().block_size) : 1) {
@@ -83,10 +86,35 @@ StepResult ModelExecutor::execute(const BatchPlan& plan) {
   return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
 }
 
+std::int64_t ModelExecutor::measure_token_ns(std::int32_t max_tokens) {
+  constexpr std::int32_t kTokens = 64;
+  constexpr RequestId kRequest{~std::uint64_t{0}};
+  constexpr SequenceId kSequence{~std::uint64_t{0}};
+  const auto block_size = static_cast<std::int32_t>(memory_.paged()->layout().block_size);
+  const auto num_blocks = static_cast<std::int32_t>(memory_.paged()->num_blocks()) - 1;
+  BatchPlan plan;
+  plan.tokens.assign(static_cast<std::size_t>(std::min({kTokens, max_tokens, num_blocks * block_size})), TokenId{0});
+  PlanRow row{.sequence = kSequence, .request = kRequest, .num_tokens = plan.num_tokens()};
+  row.num_new_blocks = static_cast<std::int32_t>(ceil_div(row.num_tokens, block_size));
+  row.logits_begin = row.num_tokens;
+  row.is_prefill = true;
+  plan.rows.push_back(row);
+  for (std::int32_t i = 1; i <= row.num_new_blocks; ++i)
+    plan.new_blocks.push_back(BlockId{static_cast<std::uint32_t>(i)});
+  add(kRequest, GenerateRequest{}, {});
+  const StepResult result = execute(plan);
+  BatchPlan end;
+  end.dropped.push_back(kSequence);
+  execute(end);
+  remove(kRequest);
+  return static_cast<std::int64_t>(result.elapsed_ns) / row.num_tokens;
+}
+
 /// Brings tables and memory to what the plan's rows expect.
 void ModelExecutor::apply(const BatchPlan& plan) {
   if (places_) return places_->apply(plan);
   tables_.apply(plan);
+  if (tiers_) tiers_->start(plan.tiers);
   for (const BlockCopy& copy : plan.copies) memory_.paged()->copy_block(copy.from, copy.to);
 }
 
