@@ -97,6 +97,11 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command.add_option("--block-size", options.block_size, "Tokens in a KV block: 8, 16, 32, 64 or 128")
       ->check(CLI::IsMember({8, 16, 32, 64, 128}))
       ->capture_default_str();
+  command
+      .add_option("--kv-layout", options.kv_layout,
+                  "grouped: give KV memory back behind sliding windows; uniform: keep it, for comparison")
+      ->check(CLI::IsMember({"grouped", "uniform"}))
+      ->capture_default_str();
   command.add_option("--queue-policy", options.queue_policy, "Which requests are served first")
       ->check(one_of(queue_policy_names()))
       ->capture_default_str();

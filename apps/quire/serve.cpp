@@ -110,8 +110,7 @@ std::string try_it(const std::string& address, bool chat) {
 
 std::string summary_text(const engine::EngineInfo& info, const std::string& name, const std::string& address, bool chat,
                          std::int64_t max_waiting) {
-  const std::int64_t kv_tokens = info.num_blocks * info.block_size;
-  const std::int64_t full = kv_tokens / std::max<std::int64_t>(1, info.context);
+  const std::int64_t full = info.num_blocks / std::max<std::int64_t>(1, info.blocks_per_request);
   std::string out;
   const auto line = [&out](std::string_view label, const std::string& text) {
     out += cat("  ", label, std::string(12 - label.size(), ' '), text, "\n");
@@ -125,8 +124,12 @@ std::string summary_text(const engine::EngineInfo& info, const std::string& name
                   info.cpu_tier_why, ")"));
   line("memory", cat("weights ", mebibytes(info.weight_bytes), ", KV ", mebibytes(info.kv_bytes), ", scratch ",
                      mebibytes(info.scratch_bytes), "; ", mebibytes(info.free_memory_bytes), " were free"));
-  line("kv cache", cat(info.num_blocks, " blocks of ", info.block_size, " tokens = ", kv_tokens, " tokens in ",
-                       info.kv_type, ", ", info.kv_bytes_per_token, " bytes a token"));
+  const bool grouped = info.num_layer_groups > 1;
+  line("kv cache", cat(info.num_blocks, " blocks of ", info.block_size, " tokens",
+                       grouped ? cat(" of ", info.layers_per_group, " layers") : "", " = ", info.longest_request,
+                       grouped ? " tokens of one request in " : " tokens in ", info.kv_type, ", ",
+                       info.kv_bytes_per_token, " bytes a token"));
+  if (grouped) line("", cat(info.num_layer_groups, " layer groups; memory behind sliding windows is given back"));
   line("", cat(info.kv_memory_why, "; room for ", full, " full-length ", full == 1 ? "request" : "requests"));
   line("batch", cat("up to ", info.max_batch_tokens, " tokens and ", info.max_batch_rows, " requests a step, ",
                     max_waiting, " more may wait"));
@@ -150,7 +153,9 @@ std::string summary_json(const engine::EngineInfo& info, const std::vector<std::
   w.field("vocab_size", info.vocab_size).field("model_context", info.model_context).field("context", info.context);
   w.field("threads", info.threads).field("cpu_tier", to_string(info.cpu_tier));
   w.field("cpu_tier_why", info.cpu_tier_why).field("kv_type", info.kv_type).field("block_size", info.block_size);
-  w.field("num_blocks", info.num_blocks).field("kv_tokens", info.num_blocks * info.block_size);
+  w.field("num_blocks", info.num_blocks).field("kv_tokens", info.longest_request);
+  w.field("kv_layout", info.kv_layout).field("num_layer_groups", info.num_layer_groups);
+  w.field("layers_per_group", info.layers_per_group).field("blocks_per_request", info.blocks_per_request);
   w.field("kv_bytes_per_token", info.kv_bytes_per_token).field("weight_bytes", info.weight_bytes);
   w.field("kv_bytes", info.kv_bytes).field("scratch_bytes", info.scratch_bytes);
   w.field("free_memory_bytes", info.free_memory_bytes).field("kv_memory_why", info.kv_memory_why);

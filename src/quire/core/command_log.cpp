@@ -60,6 +60,8 @@ Result<CoreOptions> get_header(ByteReader& in) {
   options.queue_policy = in.get_text();
   options.victim_policy = in.get_text();
   options.prefix_cache = in.get<std::uint8_t>() != 0;
+  options.layer_groups.resize(in.get_count(4));
+  for (LayerGroup& group : options.layer_groups) group.window = in.get<std::int32_t>();
   if (in.failed()) return fail("the command log ends within its header, at byte ", in.position());
   return options;
 }

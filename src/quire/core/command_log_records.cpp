@@ -30,6 +30,8 @@ void put_header(ByteWriter& out, const CoreOptions& options) {
   out.put_text(options.queue_policy);
   out.put_text(options.victim_policy);
   out.put(static_cast<std::uint8_t>(options.prefix_cache));
+  out.put(static_cast<std::uint32_t>(options.layer_groups.size()));
+  for (const LayerGroup& group : options.layer_groups) out.put(group.window);
 }
 
 void put_submit(ByteWriter& out, const CoreRequest& request) {

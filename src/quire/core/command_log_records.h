@@ -9,7 +9,7 @@
 namespace quire {
 
 inline constexpr std::string_view kLogMagic = "QUIRELOG";
-inline constexpr std::uint32_t kLogVersion = 3;
+inline constexpr std::uint32_t kLogVersion = 4;
 
 enum class LogTag : std::uint8_t { submit = 1, cancel = 2, finish = 3, plan = 4, commit = 5 };
 

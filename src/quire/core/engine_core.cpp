@@ -28,7 +28,7 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(const CoreOptions& option
 
 EngineCore::EngineCore(const CoreOptions& options, CommandSink* sink, const CacheIdentity& identity)
     : sink_(sink),
-      kv_(std::make_unique<PagedKvManager>(options.num_blocks, options.block_size,
+      kv_(std::make_unique<PagedKvManager>(options.num_blocks, options.geometry(),
                                            options.prefix_cache ? std::optional(identity) : std::nullopt)),
       scheduler_(std::make_unique<Scheduler>(options, *kv_)) {
   record(sink_, put_header, options);

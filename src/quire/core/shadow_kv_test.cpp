@@ -16,7 +16,7 @@ constexpr std::uint64_t kKeptSeeds[] = {1};
 /// What a seed switches on.
 struct Swarm {
   bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
-  bool cache, shared_prefixes, salts, collisions, priorities;
+  bool cache, shared_prefixes, salts, collisions, priorities, groups;
   explicit Swarm(Rng& rng)
       : cancels(rng.chance(0.5)),
         finishes(rng.chance(0.3)),
@@ -29,21 +29,34 @@ struct Swarm {
         shared_prefixes(rng.chance(0.8)),
         salts(rng.chance(0.3)),
         collisions(rng.chance(0.15)),
-        priorities(rng.chance(0.5)) {}
+        priorities(rng.chance(0.5)),
+        groups(rng.chance(0.4)) {}
 };
 
 std::string_view any_of(Rng& rng, std::span<const std::string_view> names) {
   return names[static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(names.size()) - 1))];
 }
 
-CoreOptions random_options(Rng& rng) {
+/// A full group, and others with windows that may be shorter than a block or longer than any sequence.
+std::vector<LayerGroup> random_groups(Rng& rng, std::int32_t block_size) {
+  std::vector<LayerGroup> groups = {LayerGroup{}};
+  for (std::int64_t i = rng.between(1, 3); i > 0; --i)
+    groups.push_back({static_cast<std::int32_t>(rng.chance(0.2) ? 0 : rng.between(1, 4 * block_size))});
+  return groups;
+}
+
+CoreOptions random_options(Rng& rng, const Swarm& swarm) {
   constexpr std::int32_t kBlockSizes[] = {8, 8, 8, 16, 16, 32, 64, 128};
   CoreOptions options;
   options.block_size = kBlockSizes[rng.between(0, 7)];
   options.num_blocks = static_cast<std::int32_t>(rng.between(3, options.block_size > 32 ? 6 : 40));
+  options.token_budget = static_cast<std::int32_t>(rng.chance(0.3) ? rng.between(1, 8) : rng.between(4, 96));
+  if (swarm.groups) {
+    options.layer_groups = random_groups(rng, options.block_size);
+    options.num_blocks *= static_cast<std::int32_t>(options.layer_groups.size());
+  }
   options.context_tokens = static_cast<std::int32_t>(
       rng.chance(0.5) ? options.pool_tokens() : rng.between(options.block_size, 2 * options.pool_tokens()));
-  options.token_budget = static_cast<std::int32_t>(rng.chance(0.3) ? rng.between(1, 8) : rng.between(4, 96));
   options.max_rows = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 4) : rng.between(4, 24));
   options.watermark_blocks = static_cast<std::int32_t>(rng.between(-1, 3));
   options.ageing_steps = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 60) : 1024);
@@ -120,7 +133,7 @@ void run_seed(std::uint64_t seed, Totals& totals, std::optional<Policies> polici
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   Rng rng(seed);
   const Swarm swarm(rng);
-  CoreOptions options = random_options(rng);
+  CoreOptions options = random_options(rng, swarm);
   options.prefix_cache = swarm.cache;
   if (policies) {
     options.queue_policy = policies->queue;

@@ -5,13 +5,13 @@
 namespace quire {
 namespace {
 
-std::vector<BlockId> table_of(const TableMirror& mirror, SequenceId sequence) {
-  const auto table = mirror.table(sequence);
+std::vector<BlockId> table_of(const TableMirror& mirror, SequenceId sequence, std::size_t group = 0) {
+  const auto table = mirror.table(sequence, group);
   return {table.begin(), table.end()};
 }
 
 TEST(TableMirror, AppliesDropsThenEditsThenAppends) {
-  TableMirror mirror(16);
+  TableMirror mirror(GroupGeometry(16, {LayerGroup{}}, 512));
   BatchPlan plan;
   plan.rows.resize(2);
   plan.rows[0] = {.sequence = SequenceId{1}, .num_tokens = 1, .new_blocks_offset = 0, .num_new_blocks = 2};
@@ -33,7 +33,7 @@ TEST(TableMirror, AppliesDropsThenEditsThenAppends) {
 }
 
 TEST(TableMirror, AForkBeginsWithTheParentsBlocksEvenIfTheParentIsDropped) {
-  TableMirror mirror(16);
+  TableMirror mirror(GroupGeometry(16, {LayerGroup{}}, 512));
   BatchPlan plan;
   plan.rows = {{.sequence = SequenceId{1}, .num_tokens = 40, .new_blocks_offset = 0, .num_new_blocks = 3}};
   plan.new_blocks = {BlockId{4}, BlockId{5}, BlockId{6}};
@@ -48,7 +48,7 @@ TEST(TableMirror, AForkBeginsWithTheParentsBlocksEvenIfTheParentIsDropped) {
 }
 
 TEST(TableMirror, DroppingAnUnknownSequenceIsHarmless) {
-  TableMirror mirror(16);
+  TableMirror mirror(GroupGeometry(16, {LayerGroup{}}, 512));
   BatchPlan plan;
   plan.dropped = {SequenceId{3}};
   mirror.apply(plan);

@@ -4,14 +4,15 @@
 //
 // The digest is SHA-256 over tagged, length-prefixed fields: the arithmetic revision; the whole model file (weights,
 // tokenizer, RoPE settings and architecture are all in it; two files of the same name are two models); the KV type and
-// layout (layers, KV heads, head dimension, block size); and whether weights are computed in f32. Nothing that leaves
-// the bits alone is part of it: threads, CPU tier, batch limits, context, pool size.
+// layout (layers, KV heads, head dimension, block size); which layers share a block; and whether weights are computed
+// in f32. Nothing that leaves the bits alone is part of it: threads, CPU tier, batch limits, context, pool size.
 
 #include <cstddef>
 #include <span>
 
 #include "quire/attention/kv_store.h"
 #include "quire/kv/block_key.h"
+#include "quire/model/layer_grouping.h"
 
 namespace quire::engine {
 
@@ -21,6 +22,7 @@ inline constexpr std::uint32_t kArithmeticRevision = 1;
 struct CacheDomain {
   std::span<const std::byte> model_file;
   attention::KvLayout layout;
+  const model::LayerGrouping& grouping;
   bool reference_arithmetic = false;
 };
 

@@ -154,7 +154,7 @@ std::optional<Refusal> Engine::State::check(const GenerateRequest& request) cons
     return invalid("from", cat("found ", request.scoring->from, ", wanted a position in [0, ", prompt, ")"));
   }
   const std::int64_t answer = request.max_tokens.value_or(1);
-  const std::int64_t pool = loaded.info.num_blocks * loaded.info.block_size;
+  const std::int64_t pool = loaded.info.longest_request;
   if (prompt + answer > loaded.info.context) {
     return invalid(
         prompt + 1 > loaded.info.context ? "prompt" : "max_tokens",
@@ -387,11 +387,12 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
       .queue_policy = options.queue_policy,
       .victim_policy = options.victim_policy,
       .prefix_cache = info.prefix_cache,
+      .layer_groups = state->loaded.layer_groups,
   };
   QUIRE_TRY(state->core, EngineCore::create(core_options, state->log.get(),
                                             {state->loaded.hasher.get(), state->loaded.cache_domain}));
-  state->executor =
-      std::make_unique<ModelExecutor>(*state->loaded.model, *state->loaded.store, *state->loaded.pool, info.cpu_tier);
+  state->executor = std::make_unique<ModelExecutor>(*state->loaded.model, *state->loaded.store, *state->loaded.pool,
+                                                    info.cpu_tier, state->loaded.grouping, core_options.geometry());
   state->publish();
   State* raw = state.get();
   std::unique_ptr<Engine> engine(new Engine(std::move(state)));

@@ -33,6 +33,7 @@ struct EngineOptions {
   std::uint64_t kv_memory_bytes = 0;     ///< 0: a share of the memory that the machine or the cgroup has free
   std::string kv_type = "f16";           ///< f16, bf16, int8 or f32
   std::int64_t block_size = 16;          ///< 8, 16, 32, 64 or 128 tokens
+  std::string kv_layout = "grouped";     ///< grouped: memory behind sliding windows is given back; or uniform
   std::int64_t max_batch_tokens = 512;   ///< tokens computed in one step
   std::int64_t max_batch_rows = 256;     ///< requests that run at once
   std::int64_t max_waiting = 1024;       ///< requests in the queue; one more is refused
@@ -56,7 +57,13 @@ struct EngineInfo {
   CpuTier cpu_tier = CpuTier::scalar;
   std::string cpu_tier_why;
   std::string kv_type;
-  std::int64_t block_size = 0, num_blocks = 0, kv_bytes_per_token = 0;
+  std::int64_t block_size = 0, num_blocks = 0;
+  std::string kv_layout;              ///< "uniform" also where all layers are alike
+  std::int64_t num_layer_groups = 0;  ///< a block holds the tokens of one of them
+  std::int64_t layers_per_group = 0;
+  std::int64_t kv_bytes_per_token = 0;  ///< in all groups; windows give a part of it back
+  std::int64_t blocks_per_request = 0;  ///< the most that a request of full context holds at once
+  std::int64_t longest_request = 0;     ///< tokens of one request that fill the pool
   std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
   std::uint64_t free_memory_bytes = 0;  ///< when the engine was opened
   std::string kv_memory_why;            ///< how kv_bytes was chosen

@@ -56,12 +56,12 @@ std::string gib(std::uint64_t bytes) {
 }
 
 /// Chooses the pool: as asked, or a share of what is free; never more than the requests that run at once can use.
-Result<void> plan_kv(const EngineOptions& options, std::int64_t block_bytes, EngineInfo& info) {
+Result<void> plan_kv(const EngineOptions& options, const GroupGeometry& geometry, std::int64_t block_bytes,
+                     EngineInfo& info) {
   const FreeMemory free = free_memory();
   info.free_memory_bytes = free.bytes;
-  info.kv_bytes_per_token = block_bytes / options.block_size;
-  const std::int64_t blocks_per_request = ceil_div(info.context, options.block_size);
-  const std::int64_t usable = blocks_per_request * options.max_batch_rows;
+  info.kv_bytes_per_token = block_bytes * static_cast<std::int64_t>(geometry.num_groups()) / options.block_size;
+  const std::int64_t usable = geometry.blocks_for(info.context) * options.max_batch_rows;
   std::uint64_t bytes = options.kv_memory_bytes;
   if (bytes == 0) {
     bytes = free.bytes / kKvShare;
@@ -80,9 +80,16 @@ Result<void> plan_kv(const EngineOptions& options, std::int64_t block_bytes, Eng
     return fail("KV memory of ", bytes, " bytes (", info.kv_memory_why, ") is less than one block of ", block_bytes,
                 " bytes; give more with --kv-memory");
   }
+  info.longest_request = geometry.longest_sequence(info.num_blocks);
+  if (info.longest_request == 0) {
+    return fail("KV memory of ", bytes, " bytes (", info.kv_memory_why, ") is ", info.num_blocks, " blocks of ",
+                block_bytes, " bytes, less than one for each of ", geometry.num_groups(),
+                " layer groups; give more with --kv-memory");
+  }
   info.kv_bytes = static_cast<std::uint64_t>(info.num_blocks * block_bytes);
   // Without an explicit context, no more is promised to a request than the pool holds.
-  if (options.context == 0) info.context = std::min(info.context, info.num_blocks * options.block_size);
+  if (options.context == 0) info.context = std::min(info.context, info.longest_request);
+  info.blocks_per_request = geometry.blocks_for(info.context);
   return {};
 }
 
@@ -103,6 +110,7 @@ void touch(ThreadPool& pool, attention::KvStore& store) {
 Result<Loaded> load(const EngineOptions& options) {
   QUIRE_TRY_VOID(check(options));
   QUIRE_TRY(attention::KvType kv_type, attention::parse_kv_type(options.kv_type));
+  QUIRE_TRY(model::KvArrangement arrangement, model::parse_kv_arrangement(options.kv_layout));
   QUIRE_TRY(CpuChoice cpu, choose_cpu_tier(options.cpu_tier));
   QUIRE_TRY(model::GgufFile file, model::GgufFile::open(options.model_path));
 
@@ -141,19 +149,25 @@ Result<Loaded> load(const EngineOptions& options) {
                                               .f32_weights = options.reference_arithmetic,
                                               .progress = options.progress}));
 
+  loaded.grouping = model::group_layers(config, arrangement);
+  for (std::int64_t window : loaded.grouping.windows)
+    loaded.layer_groups.push_back({static_cast<std::int32_t>(window)});
+  const GroupGeometry geometry(static_cast<std::int32_t>(options.block_size), loaded.layer_groups,
+                               static_cast<std::int32_t>(options.max_batch_tokens));
   const attention::KvLayout layout{
-      .num_layers = config.num_layers,
+      .num_layers = loaded.grouping.layers_per_group,
       .num_kv_heads = config.num_kv_heads,
       .head_dim = config.head_dim,
       .block_size = options.block_size,
       .type = options.reference_arithmetic ? attention::KvType::f32 : kv_type,
   };
-  QUIRE_TRY_VOID(plan_kv(options, layout.block_bytes(), info));
+  QUIRE_TRY_VOID(plan_kv(options, geometry, layout.block_bytes(), info));
   loaded.store = std::make_unique<attention::KvStore>(layout, info.num_blocks + 1);
   touch(*loaded.pool, *loaded.store);
   if (options.prefix_cache) {
     QUIRE_TRY(loaded.hasher, Sha256Hasher::create());
-    loaded.cache_domain = domain_digest(*loaded.hasher, {file.image(), layout, options.reference_arithmetic});
+    loaded.cache_domain =
+        domain_digest(*loaded.hasher, {file.image(), layout, loaded.grouping, options.reference_arithmetic});
   }
   info.prefix_cache = options.prefix_cache;
 
@@ -170,6 +184,10 @@ Result<Loaded> load(const EngineOptions& options) {
   info.cpu_tier_why = cpu.why;
   info.kv_type = attention::to_string(layout.type);
   info.block_size = options.block_size;
+  info.num_layer_groups = loaded.grouping.num_groups();
+  info.layers_per_group = loaded.grouping.layers_per_group;
+  info.kv_layout =
+      model::to_string(info.num_layer_groups > 1 ? model::KvArrangement::grouped : model::KvArrangement::uniform);
   info.weight_bytes = loaded.model->weight_bytes();
   info.scratch_bytes = loaded.model->scratch_bytes();
   info.max_batch_tokens = options.max_batch_tokens;

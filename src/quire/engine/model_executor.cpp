@@ -19,12 +19,9 @@ std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, s
 
 }  // namespace
 
-ModelExecutor::ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier)
-    : model_(model),
-      store_(store),
-      pool_(pool),
-      ops_(ops::vector_ops(tier)),
-      tables_(static_cast<std::int32_t>(store.layout().block_size)) {
+ModelExecutor::ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier,
+                             const model::LayerGrouping& grouping, const GroupGeometry& geometry)
+    : model_(model), store_(store), pool_(pool), ops_(ops::vector_ops(tier)), grouping_(grouping), tables_(geometry) {
   scratch_.resize(static_cast<std::size_t>(pool.num_threads()));
 }
 
@@ -44,6 +41,9 @@ void ModelExecutor::remove(RequestId id) { requests_.erase(id); }
 
 void ModelExecutor::lay_out(const BatchPlan& plan) {
   chunks_.clear();
+  for (std::size_t group = 0; group < tables_.geometry().num_groups(); ++group)
+    for (const PlanRow& row : plan.rows)
+      chunks_.push_back({tables_.table(row.sequence, group), row.begin, row.num_tokens, row.token_offset});
   logit_rows_.clear();
   logit_row_infos_.clear();
   row_requests_.clear();
@@ -51,7 +51,6 @@ void ModelExecutor::lay_out(const BatchPlan& plan) {
   outputs_.assign(plan.rows.size(), RowOutput{});
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const PlanRow& row = plan.rows[r];
-    chunks_.push_back({tables_.table(row.sequence), row.begin, row.num_tokens, row.token_offset});
     RequestState& request = requests_.at(row.request);
     row_requests_.push_back(&request);
     for (std::int32_t position = row.first_logits(); position < row.end(); ++position) {
@@ -78,6 +77,7 @@ StepResult ModelExecutor::execute(const BatchPlan& plan) {
         .chunks = chunks_,
         .logit_rows = logit_rows_,
         .on_logits = [this, &plan](Worker& worker, const model::LogitsSlice& slice) { consume(worker, plan, slice); },
+        .grouping = &grouping_,
     };
     const model::ForwardOutput output = model_.forward(pool_, store_, input);
     for (std::size_t r = 0; r < plan.rows.size(); ++r) {
@@ -90,6 +90,7 @@ StepResult ModelExecutor::execute(const BatchPlan& plan) {
       ++row_requests_[r]->num_sampled;
     }
   }
+  tables_.forget_passed(plan);
   const auto elapsed = std::chrono::steady_clock::now() - start;
   return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
 }

@@ -28,8 +28,9 @@ struct RowOutput {
 
 class ModelExecutor final : public Executor {
  public:
-  /// All referred-to objects outlive the executor.
-  ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier);
+  /// All referred-to objects outlive the executor. `geometry` and `grouping` have the same groups.
+  ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier,
+                const model::LayerGrouping& grouping, const GroupGeometry& geometry);
 
   /// Before the request's first row. `end_tokens` are those that end it; none is sampled before min_tokens.
   void add(RequestId id, const GenerateRequest& request, std::vector<TokenId> end_tokens);
@@ -67,12 +68,13 @@ class ModelExecutor final : public Executor {
   attention::KvStore& store_;
   ThreadPool& pool_;
   const ops::VectorOps& ops_;
+  const model::LayerGrouping& grouping_;
   TableMirror tables_;
   std::unordered_map<RequestId, RequestState> requests_;
   std::vector<sampling::SamplerScratch> scratch_;  ///< one for each worker
 
   // The step's arrays; kept for their memory.
-  std::vector<attention::SequenceChunk> chunks_;
+  std::vector<attention::SequenceChunk> chunks_;  ///< [num_groups, num_rows]
   std::vector<std::int64_t> logit_rows_;
   std::vector<LogitRow> logit_row_infos_;
   std::vector<RequestState*> row_requests_;

@@ -23,6 +23,11 @@
 // overwrites before it reads it, since it computes its positions in order and attends to none behind them. Blocks
 // without references keep their content while memory lasts; they count as free.
 //
+// Layer groups (kv/layer_groups.h). A model whose layers differ has several groups, and a sequence a table in each, all
+// with equally many entries. What a window has passed over is given back when publish() says that a position has been
+// computed; those entries become null without an edit, by the rule that executors know (GroupGeometry::first_kept). A
+// prefix hit needs, of each group, the blocks that its first computed position sees.
+//
 // Thread-safety: none; one thread at a time.
 
 #include <cstdint>
@@ -42,35 +47,38 @@ struct BlockCopy {
   friend bool operator==(const BlockCopy&, const BlockCopy&) = default;
 };
 
-/// `child`, a new sequence, begins with the parent's table entries of its first num_tokens positions. Done outside of
-/// plans; the next plan tells the executor.
+/// `child`, a new sequence, begins with the parent's table entries of its first num_tokens positions, in each group.
+/// Done outside of plans; the next plan tells the executor.
 struct SequenceFork {
   SequenceId parent, child;
   std::int32_t num_tokens;
   friend bool operator==(const SequenceFork&, const SequenceFork&) = default;
 };
 
-/// Entry `index` of the sequence's block table becomes `block`.
+/// Entry `index` of the sequence's block table in `group` becomes `block`.
 struct TableEdit {
   SequenceId sequence;
   std::int32_t index;
   BlockId block;
+  std::int32_t group = 0;
   friend bool operator==(const TableEdit&, const TableEdit&) = default;
 };
 
 /// The cached prefix of some tokens. Valid until the next commit_plan, fork, release or publish.
 struct PrefixHit {
-  std::vector<BlockId> blocks;       ///< to be shared
-  BlockId copy_from = kNullBlock;    ///< a block whose first slots are copied; null: none
-  std::int32_t num_tokens = 0;       ///< covered, the copied slots included
-  std::int32_t num_idle_blocks = 0;  ///< of `blocks`: those that the hit takes from the free count
-  bool is_source_idle = false;       ///< copy_from too takes one from it, until the plan is committed
+  std::int32_t num_tokens = 0;        ///< covered, the copied slots included
+  std::int32_t num_blocks = 0;        ///< full blocks, a group
+  std::vector<BlockId> blocks;        ///< [num_groups, num_blocks]: to be shared; null: behind the group's window
+  std::vector<BlockId> copy_from;     ///< [num_groups]: blocks whose first slots are copied; empty: none
+  std::int32_t num_saved_blocks = 0;  ///< of KvManager::blocks_for: those that a sequence beginning with the hit takes
+                                      ///< from nobody: shared, and for as long as it lives
+  std::int32_t num_idle_sources = 0;  ///< of copy_from: those that are taken from the free blocks until the commit
 
   /// The same hit without the copy, which needs less memory.
   void drop_copy(std::int32_t block_size) {
-    copy_from = kNullBlock;
-    is_source_idle = false;
-    num_tokens = static_cast<std::int32_t>(blocks.size()) * block_size;
+    copy_from.clear();
+    num_idle_sources = 0;
+    num_tokens = num_blocks * block_size;
   }
 };
 
@@ -88,19 +96,19 @@ struct KvChanges {
   std::vector<TableEdit> table_edits;  ///< copy-on-write: the copy takes the shared block's place
 };
 
-/// One plan_reserve, committed: new_blocks[offset, offset + count) are appended to the sequence's table.
+/// One plan_reserve, committed: new_blocks[offset + g * count, offset + (g + 1) * count) are appended to the sequence's
+/// table in group g.
 struct KvReservation {
   SequenceId sequence;
   std::int32_t new_blocks_offset;
-  std::int32_t num_new_blocks;
+  std::int32_t num_new_blocks;  ///< a group
 };
 
 struct KvCapacity {
-  std::int32_t block_size;  ///< tokens a block
+  std::int32_t block_size;  ///< tokens a block, of one layer group
   std::int32_t num_blocks;
   std::int32_t free_blocks;        ///< can be had at once, cached ones included
   std::int32_t cached_blocks = 0;  ///< of these: hold content that the next request may find
-  std::int64_t num_tokens() const { return std::int64_t{block_size} * num_blocks; }
   std::int32_t used_blocks() const { return num_blocks - free_blocks; }
 };
 
@@ -110,8 +118,15 @@ class KvManager {
 
   virtual KvCapacity capacity() const = 0;
 
-  /// Blocks that a sequence of num_tokens, sharing nothing, holds.
+  /// The most blocks that a sequence, sharing nothing, holds at once while it grows to num_tokens. Does not fall as
+  /// num_tokens grows.
   virtual std::int64_t blocks_for(std::int64_t num_tokens) const = 0;
+
+  /// Blocks that a sequence, sharing nothing, holds between steps once num_tokens have been computed.
+  virtual std::int64_t blocks_held(std::int64_t num_tokens) const { return blocks_for(num_tokens); }
+
+  /// The most tokens that one sequence alone may have: blocks_for() of them fit.
+  virtual std::int64_t longest_sequence() const { return std::int64_t{capacity().block_size} * capacity().num_blocks; }
 
   /// Sequences that hold memory.
   virtual std::int32_t num_sequences() const = 0;
@@ -140,14 +155,16 @@ class KvManager {
   virtual PrefixHit match(KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit) const = 0;
 
   /// The sequence's first positions, those of `tokens`, have been computed. Full blocks among them that have no key yet
-  /// get one, unless their content is cached already. Not while a plan is open.
+  /// get one, unless their content is cached already; what no later position sees is given back. Not while a plan is
+  /// open.
   virtual void publish(SequenceId sequence, KeyChain& chain, std::span<const TokenId> tokens) = 0;
 
   virtual KvCacheCounters cache_counters() const = 0;
 
   /// `child`, a new sequence, has the first num_tokens positions of `parent` (all of which have been computed) and
-  /// shares their memory; 0 <= num_tokens <= what the parent has reserved. Takes no memory: the first of them to write
-  /// into a shared, partly filled block gets a copy. Not while a plan is open.
+  /// shares their memory; 0 <= num_tokens <= what the parent has reserved. With windows, a window that the parent has
+  /// outgrown is gone: then num_tokens is at least one less than what the parent has computed. Takes no memory: the
+  /// first of them to write into a shared, partly filled block gets a copy. Not while a plan is open.
   virtual void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) = 0;
 
   /// The sequence ends and gives up its memory. Not while a plan is open.

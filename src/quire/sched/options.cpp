@@ -11,6 +11,16 @@ Result<void> check_at_least_one(const char* name, std::int32_t value) {
   return {};
 }
 
+Result<void> check_groups(const std::vector<LayerGroup>& groups) {
+  if (groups.empty() || groups.size() > kMaxLayerGroups)
+    return fail("option layer_groups has ", groups.size(), " groups; 1 to ", kMaxLayerGroups, " are supported");
+  if (groups.front().window != 0)
+    return fail("option layer_groups has a window of ", groups.front().window, " in its first group; it must be full");
+  for (const LayerGroup& group : groups)
+    if (group.window < 0) return fail("option layer_groups has a window of ", group.window, "; it must be at least 0");
+  return {};
+}
+
 /// About 400 MB of bookkeeping; a bound for logs and flags, far above any pool.
 constexpr std::int32_t kMaxBlocks = 1 << 24;
 
@@ -28,6 +38,7 @@ Result<void> check_options(const CoreOptions& options) {
   if (options.watermark_blocks < -1)
     return fail("option watermark_blocks is ", options.watermark_blocks, "; it must be -1 (default) or at least 0");
   QUIRE_TRY_VOID(check_at_least_one("ageing_steps", options.ageing_steps));
+  QUIRE_TRY_VOID(check_groups(options.layer_groups));
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return fail("option ", policy.error().message);
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return fail("option ", policy.error().message);
   return {};

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "quire/base/result.h"
+#include "quire/kv/layer_groups.h"
 
 namespace quire {
 
@@ -22,7 +24,11 @@ struct CoreOptions {
   std::string victim_policy = "latest-arrived";  ///< sched/policy.h
   bool prefix_cache = false;                     ///< find prefixes that were computed before; see kv/kv_manager.h
 
-  std::int64_t pool_tokens() const { return std::int64_t{block_size} * num_blocks; }
+  std::vector<LayerGroup> layer_groups = {LayerGroup{}};  ///< kv/layer_groups.h; the first one is full
+
+  GroupGeometry geometry() const { return {block_size, layer_groups, token_budget}; }
+  /// Tokens of one sequence that fill the pool.
+  std::int64_t pool_tokens() const { return geometry().longest_sequence(num_blocks); }
 };
 
 /// The first option out of range, by name, with its value and what is allowed.

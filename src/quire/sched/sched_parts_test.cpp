@@ -80,6 +80,14 @@ TEST(CoreOptions, EachOptionOutOfRangeIsNamedWithItsValue) {
   EXPECT_EQ(
       message([](CoreOptions& o) { o.victim_policy = ""; }),
       "option victim_policy is ''; there are: latest-arrived, oldest, lowest-priority, most-blocks, least-progress");
+  EXPECT_EQ(message([](CoreOptions& o) { o.layer_groups.clear(); }),
+            "option layer_groups has 0 groups; 1 to 128 are supported");
+  EXPECT_EQ(message([](CoreOptions& o) { o.layer_groups = {{8}}; }),
+            "option layer_groups has a window of 8 in its first group; it must be full");
+  EXPECT_EQ(message([](CoreOptions& o) {
+              o.layer_groups = {{0}, {-1}};
+            }),
+            "option layer_groups has a window of -1; it must be at least 0");
   EXPECT_EQ(message([](CoreOptions& o) { o.ageing_steps = 0; }), "option ageing_steps is 0; at least 1 is needed");
 }
 
@@ -212,6 +220,7 @@ TEST(BatchPlan, TheDigestCoversEveryField) {
       [](BatchPlan& p) { p.table_edits[0].sequence.value = 2; },
       [](BatchPlan& p) { p.table_edits[0].index = 1; },
       [](BatchPlan& p) { p.table_edits[0].block.value = 3; },
+      [](BatchPlan& p) { p.table_edits[0].group = 1; },
       [](BatchPlan& p) { p.dropped[0].value = 9; },
       [](BatchPlan& p) { p.dropped.clear(); },
   };
@@ -222,7 +231,7 @@ TEST(BatchPlan, TheDigestCoversEveryField) {
     EXPECT_TRUE(digests.insert(plan.digest()).second);
   }
   EXPECT_EQ(some_plan().digest(), some_plan().digest());
-  EXPECT_EQ(some_plan().digest(), 3593366489479061122u) << "the digest of this plan is the same on every machine";
+  EXPECT_EQ(some_plan().digest(), 17102394514332399846u) << "the digest of this plan is the same on every machine";
 }
 
 TEST(BatchPlan, ClearEmptiesEverything) {

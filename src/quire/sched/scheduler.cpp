@@ -5,6 +5,7 @@
 
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
+#include "quire/base/checked.h"
 #include "quire/sched/prefill_share.h"
 
 namespace quire {
@@ -70,7 +71,7 @@ std::optional<Refusal> Scheduler::submit(CoreRequest request) {
   }
   auto live = std::make_unique<Request>();
   const auto prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
-  const auto room = static_cast<std::int32_t>(std::min<std::int64_t>(options_.context_tokens, options_.pool_tokens()));
+  const auto room = static_cast<std::int32_t>(std::min<std::int64_t>(options_.context_tokens, kv_.longest_sequence()));
   live->view = {request.id, next_arrival_++, request.priority, 0, prompt_tokens};
   live->submitted_at = step_;
   live->tokens = std::move(request.prompt);
@@ -176,7 +177,7 @@ void Scheduler::look_up_prefixes() {
     Request& request = *found->second;
     if (request.state == RequestState::running) continue;
     const std::int32_t num_tokens = cached_tokens(request);
-    num_blocks += kv_.blocks_for(num_tokens);
+    num_blocks += ceil_div(num_tokens, options_.block_size);
     if (num_tokens == request.view.cached_tokens) continue;
     queue_.erase(&request);
     request.view.cached_tokens = num_tokens;
@@ -249,7 +250,7 @@ void Scheduler::collect_prefills() {
 std::int64_t Scheduler::promised_blocks() const {
   std::int64_t num_blocks = 0;
   for (const Request* request : draft_.prefills)
-    num_blocks += kv_.blocks_for(request->num_tokens()) - kv_.blocks_for(request->computed);
+    num_blocks += kv_.blocks_for(request->num_tokens()) - kv_.blocks_held(request->computed);
   return num_blocks;
 }
 
@@ -268,7 +269,7 @@ PrefixHit Scheduler::match(Request& request) const {
 /// True if a candidate computes the first block that the request lacks, and has not stood still since the request was
 /// last passed over for it.
 bool Scheduler::is_passed_over(Request& request, const PrefixHit& hit) const {
-  const std::size_t block = hit.blocks.size();
+  const auto block = static_cast<std::size_t>(hit.num_blocks);
   const std::int64_t end = (static_cast<std::int64_t>(block) + 1) * options_.block_size;
   if (request.is_exempt() || request.is_aged || end > std::min(request.num_tokens() - 1, request.logits_begin))
     return false;
@@ -299,16 +300,15 @@ void Scheduler::admit_from_queue() {
       if (++num_passed_over > kMaxPassedOver) return;
       continue;
     }
-    const std::int64_t needed =
-        kv_.blocks_for(request->num_tokens()) - static_cast<std::int64_t>(hit.blocks.size()) + hit.num_idle_blocks;
+    const std::int64_t needed = kv_.blocks_for(request->num_tokens()) - hit.num_saved_blocks;
     const std::int64_t room = free_blocks - (num_running > 0 ? watermark_blocks_ : 0);
     if (needed > room) return;
-    if (hit.is_source_idle && needed == room) hit.drop_copy(options_.block_size);
+    if (needed + hit.num_idle_sources > room) hit.drop_copy(options_.block_size);
     if (request->is_exempt()) {
       exempt_room -= kv_.blocks_for(request->largest_need());
       if (exempt_room < 0) return;
     }
-    free_blocks -= needed + (hit.is_source_idle ? 1 : 0);
+    free_blocks -= needed + hit.num_idle_sources;
     ++num_running;
     draft_.prefills.push_back(request);
     draft_.hits.push_back(std::move(hit));
@@ -359,7 +359,7 @@ bool Scheduler::is_victim(const Request* request) const {
 }
 
 RunningView Scheduler::running_view(const Request& request) const {
-  return {request.view, kv_.blocks_for(request.computed), request.num_generated(), request.computed};
+  return {request.view, kv_.blocks_held(request.computed), request.num_generated(), request.computed};
 }
 
 Scheduler::Request* Scheduler::choose_victim() const {
