@@ -16,6 +16,8 @@ namespace quire {
 class TableMirror {
  public:
   explicit TableMirror(GroupGeometry geometry) : geometry_(std::move(geometry)) {}
+  /// One full group.
+  explicit TableMirror(std::int32_t block_size) : TableMirror(GroupGeometry::uniform(block_size)) {}
 
   /// Steps 1 to 4 of sched/batch_plan.h: forks, drops, edits, appends. Call it once for each plan, in order. The block
   /// copies (step 5) are the caller's: they move contents.

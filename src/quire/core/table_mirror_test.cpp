@@ -11,7 +11,7 @@ std::vector<BlockId> table_of(const TableMirror& mirror, SequenceId sequence, st
 }
 
 TEST(TableMirror, AppliesDropsThenEditsThenAppends) {
-  TableMirror mirror(GroupGeometry(16, {LayerGroup{}}, 512));
+  TableMirror mirror(16);
   BatchPlan plan;
   plan.rows.resize(2);
   plan.rows[0] = {.sequence = SequenceId{1}, .num_tokens = 1, .new_blocks_offset = 0, .num_new_blocks = 2};
@@ -33,7 +33,7 @@ TEST(TableMirror, AppliesDropsThenEditsThenAppends) {
 }
 
 TEST(TableMirror, AForkBeginsWithTheParentsBlocksEvenIfTheParentIsDropped) {
-  TableMirror mirror(GroupGeometry(16, {LayerGroup{}}, 512));
+  TableMirror mirror(16);
   BatchPlan plan;
   plan.rows = {{.sequence = SequenceId{1}, .num_tokens = 40, .new_blocks_offset = 0, .num_new_blocks = 3}};
   plan.new_blocks = {BlockId{4}, BlockId{5}, BlockId{6}};
@@ -48,7 +48,7 @@ TEST(TableMirror, AForkBeginsWithTheParentsBlocksEvenIfTheParentIsDropped) {
 }
 
 TEST(TableMirror, DroppingAnUnknownSequenceIsHarmless) {
-  TableMirror mirror(GroupGeometry(16, {LayerGroup{}}, 512));
+  TableMirror mirror(16);
   BatchPlan plan;
   plan.dropped = {SequenceId{3}};
   mirror.apply(plan);

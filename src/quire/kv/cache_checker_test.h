@@ -16,12 +16,6 @@
 
 namespace quire {
 
-/// Every message has the same hash.
-class CollidingHasher final : public BlockHasher {
- public:
-  BlockKey hash(std::span<const std::byte>) const override { return BlockKey{}; }
-};
-
 class CacheChecker {
  public:
   CacheChecker(std::int32_t num_blocks, const GroupGeometry& geometry, const BlockHasher* hasher = nullptr)
@@ -30,7 +24,7 @@ class CacheChecker {
                std::vector<std::uint64_t>(static_cast<std::size_t>(geometry.block_size()))),
         block_size_(geometry.block_size()) {}
   CacheChecker(std::int32_t num_blocks, std::int32_t block_size, const BlockHasher* hasher = nullptr)
-      : CacheChecker(num_blocks, GroupGeometry(block_size, {LayerGroup{}}, 1 << 20), hasher) {}
+      : CacheChecker(num_blocks, GroupGeometry::uniform(block_size), hasher) {}
 
   struct Start {
     SequenceId sequence;

@@ -110,7 +110,7 @@ KvChecker::KvChecker(std::int32_t num_blocks, const GroupGeometry& geometry)
       slots_(static_cast<std::size_t>(num_blocks) + 1, KvModel::Values(static_cast<std::size_t>(block_size_), 0)) {}
 
 KvChecker::KvChecker(std::int32_t num_blocks, std::int32_t block_size)
-    : KvChecker(num_blocks, GroupGeometry(block_size, {LayerGroup{}}, 1 << 20)) {}
+    : KvChecker(num_blocks, GroupGeometry::uniform(block_size)) {}
 
 std::vector<SequenceId> KvChecker::sequences() const {
   std::vector<SequenceId> ids;

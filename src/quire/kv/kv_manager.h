@@ -109,7 +109,16 @@ struct KvCapacity {
   std::int32_t num_blocks;
   std::int32_t free_blocks;        ///< can be had at once, cached ones included
   std::int32_t cached_blocks = 0;  ///< of these: hold content that the next request may find
+  std::int64_t num_tokens() const { return std::int64_t{block_size} * num_blocks; }  ///< slots, of one group each
   std::int32_t used_blocks() const { return num_blocks - free_blocks; }
+};
+
+/// What the memory in use is used for; for reports.
+struct KvUsage {
+  std::int64_t table_entries = 0;   ///< blocks held, counted once for every sequence that holds them
+  std::int64_t used_blocks = 0;     ///< the same, counted once: table_entries - used_blocks is what sharing saves
+  std::int64_t unfilled_slots = 0;  ///< token slots of used blocks without a token: internal fragmentation. A block
+                                    ///< that several sequences end in is as full as the longest of them makes it
 };
 
 class KvManager {
@@ -117,6 +126,9 @@ class KvManager {
   virtual ~KvManager() = default;
 
   virtual KvCapacity capacity() const = 0;
+
+  /// O(sequences).
+  virtual KvUsage usage() const = 0;
 
   /// The most blocks that a sequence, sharing nothing, holds at once while it grows to num_tokens. Does not fall as
   /// num_tokens grows.

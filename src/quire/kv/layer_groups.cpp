@@ -1,6 +1,7 @@
 #include "quire/kv/layer_groups.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "quire/base/check.h"
 #include "quire/base/checked.h"
@@ -13,6 +14,10 @@ GroupGeometry::GroupGeometry(std::int32_t block_size, std::vector<LayerGroup> gr
               " layer groups");
   QUIRE_CHECK(max_step_tokens >= 1, max_step_tokens);
   for (const LayerGroup& group : groups_) num_full_ += group.window == 0 ? 1 : 0;
+}
+
+GroupGeometry GroupGeometry::uniform(std::int32_t block_size) {
+  return {block_size, {LayerGroup{}}, std::numeric_limits<std::int32_t>::max()};
 }
 
 std::int64_t GroupGeometry::num_entries(std::int64_t num_tokens) const { return ceil_div(num_tokens, block_size_); }

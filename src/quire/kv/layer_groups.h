@@ -40,6 +40,9 @@ class GroupGeometry {
   /// at most.
   GroupGeometry(std::int32_t block_size, std::vector<LayerGroup> groups, std::int32_t max_step_tokens);
 
+  /// One full group, and no limit to a step.
+  static GroupGeometry uniform(std::int32_t block_size);
+
   std::int32_t block_size() const { return block_size_; }
   std::size_t num_groups() const { return groups_.size(); }
   const std::vector<LayerGroup>& groups() const { return groups_; }

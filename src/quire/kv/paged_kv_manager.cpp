@@ -1,7 +1,7 @@
 #include "quire/kv/paged_kv_manager.h"
 
 #include <algorithm>
-#include <limits>
+#include <map>
 #include <utility>
 
 #include "quire/base/cat.h"
@@ -25,11 +25,31 @@ PagedKvManager::PagedKvManager(std::int32_t num_blocks, const GroupGeometry& geo
 }
 
 PagedKvManager::PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache)
-    : PagedKvManager(num_blocks, GroupGeometry(block_size, {LayerGroup{}}, std::numeric_limits<std::int32_t>::max()),
+    : PagedKvManager(num_blocks, GroupGeometry::uniform(block_size),
                      cache) {}
 
 KvCapacity PagedKvManager::capacity() const {
   return {block_size_, pool_.num_blocks(), pool_.num_available(), pool_.num_idle()};
+}
+
+KvUsage PagedKvManager::usage() const {
+  KvUsage usage{.used_blocks = pool_.num_used()};
+  std::map<BlockId, std::int64_t> filled_of_shared_tail;
+  for (const Entry& entry : entries_) {
+    const std::int64_t filled = entry.num_tokens % block_size_;
+    for (const BlockTable& table : entry.tables) {
+      usage.table_entries += static_cast<std::int64_t>(table.blocks.size()) - table.first_held;
+      if (filled == 0) continue;
+      if (pool_.ref_count(table.blocks.back()) == 1) {
+        usage.unfilled_slots += block_size_ - filled;
+      } else {
+        std::int64_t& most = filled_of_shared_tail[table.blocks.back()];
+        most = std::max(most, filled);
+      }
+    }
+  }
+  for (const auto& [block, filled] : filled_of_shared_tail) usage.unfilled_slots += block_size_ - filled;
+  return usage;
 }
 
 std::int32_t PagedKvManager::num_sequences() const {

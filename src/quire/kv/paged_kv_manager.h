@@ -45,6 +45,7 @@ class PagedKvManager : public KvManager {
   PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache = std::nullopt);
 
   KvCapacity capacity() const override;
+  KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override { return geometry_.blocks_for(num_tokens); }
   std::int64_t blocks_held(std::int64_t num_tokens) const override { return geometry_.blocks_held(num_tokens); }
   std::int64_t longest_sequence() const override { return geometry_.longest_sequence(pool_.num_blocks()); }

@@ -1,6 +1,7 @@
 #pragma once
-// ShadowRun: test support. Drives an EngineCore with a ShadowExecutor, checks every step and every event, and compares
-// what each request got with the oracle: the same request alone, without paging, chunks, batches or preemption.
+// ShadowRun: for tests and ./dev simulate. Drives an EngineCore with a ShadowExecutor, checks every step and every
+// event, and compares what each request got with the oracle: the same request alone, without paging, chunks, batches or
+// preemption.
 
 #include <map>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "quire/core/shadow_run_test.h"
+#include "quire/core/shadow_run.h"
 
 #include <algorithm>
 
