@@ -13,6 +13,12 @@ void put_optional(ByteWriter& out, std::optional<std::int32_t> value) {
   out.put(value.value_or(0));
 }
 
+void put_keys(ByteWriter& out, const std::vector<BlockKey>& keys) {
+  out.put(static_cast<std::uint32_t>(keys.size()));
+  for (const BlockKey& key : keys)
+    for (std::byte byte : key.bytes) out.put(static_cast<std::uint8_t>(byte));
+}
+
 void put_tag(ByteWriter& out, LogTag tag) { out.put(static_cast<std::uint8_t>(tag)); }
 
 }  // namespace
@@ -30,6 +36,11 @@ void put_header(ByteWriter& out, const CoreOptions& options) {
   out.put_text(options.queue_policy);
   out.put_text(options.victim_policy);
   out.put(static_cast<std::uint8_t>(options.prefix_cache));
+  out.put(options.kv_ram_frames);
+  out.put(static_cast<std::uint8_t>(options.kv_files));
+  out.put_text(options.preemption);
+  out.put(options.copy_block_ns);
+  out.put(options.compute_token_ns);
   out.put(static_cast<std::uint32_t>(options.layer_groups.size()));
   for (const LayerGroup& group : options.layer_groups) out.put(group.window);
 }
@@ -55,6 +66,18 @@ void put_finish(ByteWriter& out, RequestId request, FinishReason reason) {
   put_tag(out, LogTag::finish);
   out.put(request.value);
   out.put(static_cast<std::uint8_t>(reason));
+}
+
+void put_files(ByteWriter& out, const std::vector<BlockKey>& keys) {
+  put_tag(out, LogTag::files);
+  put_keys(out, keys);
+}
+
+void put_transfer(ByteWriter& out, const TransferEnd& end) {
+  put_tag(out, LogTag::transfer);
+  out.put(end.transfer.value);
+  out.put(static_cast<std::uint8_t>(end.outcome));
+  put_keys(out, end.removed);
 }
 
 void put_plan(ByteWriter& out, std::uint64_t step, std::uint64_t digest) {

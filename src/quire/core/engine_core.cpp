@@ -29,7 +29,8 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(const CoreOptions& option
 EngineCore::EngineCore(const CoreOptions& options, CommandSink* sink, const CacheIdentity& identity)
     : sink_(sink),
       kv_(std::make_unique<PagedKvManager>(options.num_blocks, options.geometry(),
-                                           options.prefix_cache ? std::optional(identity) : std::nullopt)),
+                                           options.prefix_cache ? std::optional(identity) : std::nullopt,
+                                           TierOptions{options.kv_ram_frames, options.kv_files})),
       scheduler_(std::make_unique<Scheduler>(options, *kv_)) {
   record(sink_, put_header, options);
 }
@@ -61,6 +62,18 @@ bool EngineCore::finish(RequestId request, FinishReason reason) {
   return end(request, reason);
 }
 
+void EngineCore::note_files(const std::vector<BlockKey>& keys) {
+  QUIRE_CHECK(!plan_is_open_, "a command between plan_step and commit");
+  record(sink_, put_files, keys);
+  kv_->note_files(keys);
+}
+
+void EngineCore::end_transfer(const TransferEnd& end) {
+  QUIRE_CHECK(!plan_is_open_, "a command between plan_step and commit");
+  record(sink_, put_transfer, end);
+  kv_->end_transfer(end);
+}
+
 // -- steps --
 
 const BatchPlan& EngineCore::plan_step() {
@@ -68,7 +81,7 @@ const BatchPlan& EngineCore::plan_step() {
   scheduler_->plan_step(plan_);
   plan_is_open_ = true;
   for (const Preemption& preemption : scheduler_->preempted())
-    events_.push_back(RequestPreempted{preemption.request, preemption.num_preemptions});
+    events_.push_back(RequestPreempted{preemption.request, preemption.num_preemptions, preemption.kind});
   for (const Start& start : scheduler_->started())
     events_.push_back(RequestStarted{start.request, start.cached_tokens});
   if (sink_) record(sink_, put_plan, plan_.step, plan_.digest());
@@ -107,6 +120,8 @@ KvCapacity EngineCore::kv_capacity() const { return kv_->capacity(); }
 const CoreOptions& EngineCore::options() const { return scheduler_->options(); }
 const CoreCounters& EngineCore::counters() const { return scheduler_->counters(); }
 const KvManager& EngineCore::kv() const { return *kv_; }
+bool EngineCore::has_transfers_to_start() const { return kv_->has_transfers_to_start(); }
+std::int32_t EngineCore::num_reads_in_flight() const { return kv_->num_reads_in_flight(); }
 
 std::optional<std::int32_t> EngineCore::num_generated(RequestId request) const {
   return scheduler_->num_generated(request);

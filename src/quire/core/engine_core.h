@@ -19,11 +19,11 @@
 //  E1  those of the KV manager; and the sequences that hold memory are exactly the running requests' sequences
 //  E2  every live request is in exactly one of: queue (waiting, preempted), running
 //  E3  a finished request has ended once, with one reason, and holds no memory
-//  E4  if has_work(), the next plan has at least one row
+//  E4  if has_work(), the next plan has at least one row, or a read from a file is in flight after it
 //  E5  a request is preempted at most kMaxPreemptions times (sched/scheduler.h)
 //
-// Thread-safety: none; one thread at a time. Commands (submit, cancel, finish) must not come between plan_step and
-// commit: whoever runs the steps keeps them until then.
+// Thread-safety: none; one thread at a time. Commands (all but plan_step and commit) must not come between plan_step
+// and commit: whoever runs the steps keeps them until then.
 
 #include <cstdint>
 #include <memory>
@@ -65,10 +65,18 @@ class EngineCore {
   /// Ends the request for a reason found outside, such as a stop string. False as for cancel.
   bool finish(RequestId request, FinishReason reason = FinishReason::stopped_by_caller);
 
+  /// Block files that were found, before the first request.
+  void note_files(const std::vector<BlockKey>& keys);
+
+  /// A write or read of an earlier plan has ended, well or not. Transfers may end in any order; what is not in flight
+  /// is ignored.
+  void end_transfer(const TransferEnd& end);
+
   // -- steps --
 
-  /// Decides the next step and takes the memory for it. Has rows if has_work(); may be called without work, to let the
-  /// executor forget the dropped sequences. Valid until the next call of plan_step.
+  /// Decides the next step and takes the memory for it. Has rows if has_work(), but for E4; may be called without
+  /// work, to let the executor forget the dropped sequences and to start transfers. Valid until the next call of
+  /// plan_step.
   const BatchPlan& plan_step();
 
   /// The outcome of the plan: result.rows.size() must be plan.rows.size(), sampled tokens >= 0. Returns take_events().
@@ -84,6 +92,8 @@ class EngineCore {
   std::int32_t num_running() const;
   std::int32_t num_preempted() const;  ///< those of num_waiting() that had started
   KvCapacity kv_capacity() const;
+  std::int32_t num_reads_in_flight() const;  ///< from files; after a plan without rows, nothing goes on until one ends
+  bool has_transfers_to_start() const;       ///< a plan would start one, even without work
   const CoreOptions& options() const;
   const CoreCounters& counters() const;
 

@@ -42,12 +42,14 @@ TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, 
   return token_of(fold.value(), vocabulary);
 }
 
-ShadowExecutor::ShadowExecutor(std::int32_t num_blocks, const GroupGeometry& geometry, std::int32_t vocabulary)
+ShadowExecutor::ShadowExecutor(std::int32_t num_blocks, const GroupGeometry& geometry, std::int32_t vocabulary,
+                               std::int32_t num_frames)
     : geometry_(geometry),
       block_size_(geometry.block_size()),
       vocabulary_(vocabulary),
       mirror_(geometry),
-      blocks_(static_cast<std::size_t>(num_blocks) + 1, std::vector<Slot>(static_cast<std::size_t>(block_size_))),
+      tiers_(num_frames),
+      blocks_(static_cast<std::size_t>(num_blocks) + 1, ShadowBlock(static_cast<std::size_t>(block_size_))),
       num_holders_(static_cast<std::size_t>(num_blocks) + 1, 0) {}
 
 std::uint64_t ShadowExecutor::tenant(std::string_view salt) { return tenant_number(salt); }
@@ -66,6 +68,8 @@ StepResult ShadowExecutor::execute(const BatchPlan& plan) {
   count_holders(plan);
   mirror_.apply(plan);
   if (violation_) return {std::vector<RowResult>(plan.rows.size(), {TokenId{0}, false}), 0};
+  tiers_.start(plan.tiers, blocks_);
+  if (tiers_.violation()) note(*tiers_.violation());
   for (const BlockCopy& copy : plan.copies) blocks_.at(copy.to.value) = blocks_.at(copy.from.value);
   for (const PlanRow& row : plan.rows) check_row(row);
   for (const PlanRow& row : plan.rows)
@@ -170,7 +174,7 @@ BlockId ShadowExecutor::block_at(const PlanRow& row, std::size_t group, std::int
   return index < table.size() ? table[index] : kNullBlock;
 }
 
-ShadowExecutor::Slot* ShadowExecutor::slot_at(const PlanRow& row, std::size_t group, std::int32_t position) {
+ShadowSlot* ShadowExecutor::slot_at(const PlanRow& row, std::size_t group, std::int32_t position) {
   const BlockId block = block_at(row, group, position);
   if (block == kNullBlock) return nullptr;
   return &blocks_.at(block.value)[static_cast<std::size_t>(position % block_size_)];
@@ -179,9 +183,9 @@ ShadowExecutor::Slot* ShadowExecutor::slot_at(const PlanRow& row, std::size_t gr
 void ShadowExecutor::write_row(const BatchPlan& plan, const PlanRow& row, std::size_t group) {
   const std::uint64_t tenant = tenant_of(row.request);
   for (std::int32_t p = row.begin; p < row.end(); ++p) {
-    Slot* slot = slot_at(row, group, p);
+    ShadowSlot* slot = slot_at(row, group, p);
     // The first group is full and is written first: it has the slot before, whatever this group's window.
-    const Slot* before = p > 0 ? slot_at(row, 0, p - 1) : nullptr;
+    const ShadowSlot* before = p > 0 ? slot_at(row, 0, p - 1) : nullptr;
     if (!slot || (p > 0 && !before))
       return note(cat("sequence ", row.sequence, " has no block to write at position ", p, " of group ", group));
     const TokenId token = plan.tokens[static_cast<std::size_t>(row.token_offset + p - row.begin)];
@@ -197,7 +201,7 @@ void ShadowExecutor::fold_row(const PlanRow& row, std::size_t group, Digest& fol
   const std::int32_t window = geometry_.groups()[group].window;
   const auto first_seen = [window](std::int32_t p) { return window == 0 ? 0 : std::max(0, p + 1 - window); };
   for (std::int32_t p = first_seen(row.begin); p < row.end(); ++p) {
-    const Slot* slot = slot_at(row, group, p);
+    const ShadowSlot* slot = slot_at(row, group, p);
     if (!slot) return note(cat("request ", row.request, " has no block at position ", p, " of group ", group));
     if (slot->tenant != tenant_of(row.request) || slot->position != p || slot->group != group)
       note(cat("request ", row.request, " reads at position ", p, " of group ", group, " what ",
@@ -207,7 +211,7 @@ void ShadowExecutor::fold_row(const PlanRow& row, std::size_t group, Digest& fol
   }
 }
 
-/// Step 7: those entries hold nothing any more, in the manager's books neither.
+/// Step 8: those entries hold nothing any more, in the manager's books neither.
 void ShadowExecutor::forget_passed(const BatchPlan& plan) {
   if (!geometry_.has_windows()) return;
   for (const PlanRow& row : plan.rows) {

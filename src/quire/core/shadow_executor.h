@@ -21,6 +21,7 @@
 
 #include "quire/base/hash.h"
 #include "quire/core/executor.h"
+#include "quire/core/shadow_tiers.h"
 #include "quire/core/table_mirror.h"
 
 namespace quire {
@@ -31,7 +32,8 @@ TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, 
 
 class ShadowExecutor final : public Executor {
  public:
-  ShadowExecutor(std::int32_t num_blocks, const GroupGeometry& geometry, std::int32_t vocabulary);
+  ShadowExecutor(std::int32_t num_blocks, const GroupGeometry& geometry, std::int32_t vocabulary,
+                 std::int32_t num_frames = 0);
 
   /// Before the request's first row; without it the salt is empty.
   void set_salt(RequestId request, std::string_view salt) { tenants_[request] = tenant(salt); }
@@ -41,16 +43,10 @@ class ShadowExecutor final : public Executor {
   /// The first plan that broke an invariant or read a slot that was not the row's own, or nullopt.
   const std::optional<std::string>& violation() const { return violation_; }
   std::size_t num_sequences() const { return mirror_.num_sequences(); }
+  /// RAM and files; whoever runs the steps ends the transfers.
+  ShadowTiers& tiers() { return tiers_; }
 
  private:
-  struct Slot {
-    std::uint64_t tenant = 0;
-    std::size_t group = 0;
-    std::int32_t position = -1;
-    TokenId token{-1};
-    std::uint64_t chain = 0;  ///< digest of this slot's content and the chain of the slot before
-    std::uint64_t written_in_step = 0;
-  };
   static std::uint64_t tenant(std::string_view salt);
   std::uint64_t tenant_of(RequestId request) const;
   void note(std::string text);
@@ -62,13 +58,14 @@ class ShadowExecutor final : public Executor {
   void fold_row(const PlanRow& row, std::size_t group, Digest& fold);
   void forget_passed(const BatchPlan& plan);
   BlockId block_at(const PlanRow& row, std::size_t group, std::int32_t position) const;
-  Slot* slot_at(const PlanRow& row, std::size_t group, std::int32_t position);
+  ShadowSlot* slot_at(const PlanRow& row, std::size_t group, std::int32_t position);
 
   const GroupGeometry geometry_;
   const std::int32_t block_size_;
   const std::int32_t vocabulary_;
   TableMirror mirror_;
-  std::vector<std::vector<Slot>> blocks_;                ///< [num_blocks + 1][block_size]
+  ShadowTiers tiers_;
+  std::vector<ShadowBlock> blocks_;                      ///< [num_blocks + 1][block_size]
   std::vector<std::int32_t> num_holders_;                ///< [num_blocks + 1]: table entries that name the block
   std::unordered_map<SequenceId, std::int32_t> end_of_;  ///< where each sequence's last row ended
   std::unordered_map<RequestId, std::uint64_t> tenants_;

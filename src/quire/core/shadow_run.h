@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "quire/base/rng.h"
 #include "quire/core/command_log.h"
 #include "quire/core/engine_core.h"
 #include "quire/core/shadow_executor.h"
@@ -25,6 +26,13 @@ struct OracleAnswer {
 /// What the request must get if nobody ends it from outside.
 OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& options, std::int32_t vocabulary);
 
+/// How the files behave, if there are any.
+struct DiskBehaviour {
+  std::uint64_t seed = 0;
+  double ends = 1;    ///< chance that a transfer ends before the next step; which one is any
+  double faults = 0;  ///< chance that one goes wrong
+};
+
 class ShadowRun {
  public:
   explicit ShadowRun(const CoreOptions& options, std::int32_t vocabulary = 1000, const BlockHasher* hasher = nullptr);
@@ -33,6 +41,11 @@ class ShadowRun {
   bool cancel(RequestId request);
   bool finish(RequestId request);
   void fail_next_row(RequestId request) { failing_.insert(request); }
+
+  void set_disk(const DiskBehaviour& behaviour) { disk_ = behaviour, disk_rng_ = Rng(behaviour.seed); }
+  /// Before the first step: files that an earlier run has left.
+  void put_files(ShadowFiles files);
+  ShadowTiers& tiers() { return executor_.tiers(); }
 
   /// One step, fully checked. The plan, valid until the next step.
   const BatchPlan& step();
@@ -66,11 +79,13 @@ class ShadowRun {
  private:
   void note(std::string text);
   std::uint64_t steps_needed(const CoreRequest& request) const;
+  void end_transfers();
   void check_plan(const BatchPlan& plan);
   void note_aged();
   void check_waits();
   void handle(const Event& event);
   void check_answer(const Answer& answer);
+  void check_tiers();
   void check_counters();
   void check_replay();
 
@@ -83,6 +98,9 @@ class ShadowRun {
   std::map<RequestId, Answer> answers_;
   std::vector<RequestId> arrivals_;  ///< accepted, in order
   std::set<RequestId> failing_;
+  DiskBehaviour disk_;
+  Rng disk_rng_{0};
+  bool stands_still_ = false;     ///< the last plan had no row, for want of files
   std::uint64_t steps_left_ = 0;  ///< by the liveness bound
   std::uint64_t num_steps_ = 0;
   std::vector<std::uint64_t> digests_;

@@ -23,7 +23,7 @@ class TableMirror {
   /// copies (step 5) are the caller's: they move contents.
   void apply(const BatchPlan& plan);
 
-  /// Step 7: the rows have been computed, and what lies behind their windows is null now.
+  /// Step 8: the rows have been computed, and what lies behind their windows is null now.
   void forget_passed(const BatchPlan& plan);
 
   /// The sequence's table in a group: position p lives in block table[p / block_size]. Empty if the sequence is

@@ -14,19 +14,21 @@ bool is_block_size(std::int64_t block_size) {
 }
 
 PagedKvManager::PagedKvManager(std::int32_t num_blocks, const GroupGeometry& geometry,
-                               std::optional<CacheIdentity> cache)
+                               std::optional<CacheIdentity> cache, const TierOptions& tiers)
     : geometry_(geometry),
       block_size_(geometry.block_size()),
       pool_(num_blocks),
       drops_(static_cast<std::size_t>(num_blocks) + 1) {
   QUIRE_CHECK(is_block_size(block_size_), block_size_);
   if (cache) index_.emplace(num_blocks, block_size_, *cache, geometry_.num_groups());
+  QUIRE_CHECK(tiers.num_frames == 0 || geometry_.num_groups() == 1, "tiers with layer groups");
+  if (cache && tiers.num_frames > 0) tiers_.emplace(tiers, num_blocks);
   begin_plan();
 }
 
-PagedKvManager::PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache)
-    : PagedKvManager(num_blocks, GroupGeometry::uniform(block_size),
-                     cache) {}
+PagedKvManager::PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache,
+                               const TierOptions& tiers)
+    : PagedKvManager(num_blocks, GroupGeometry::uniform(block_size), cache, tiers) {}
 
 KvCapacity PagedKvManager::capacity() const {
   return {block_size_, pool_.num_blocks(), pool_.num_available(), pool_.num_idle()};
@@ -112,9 +114,10 @@ void PagedKvManager::erase(Entry& entry) {
 }
 
 /// A free block, or the one that has been idle for longest.
-BlockId PagedKvManager::must_allocate() {
+BlockId PagedKvManager::must_allocate(KvChanges& changes) {
   if (pool_.num_free() == 0 && pool_.num_idle() > 0) {
     const std::int32_t num_idle = pool_.num_idle();
+    if (tiers_) demote(pool_.oldest_idle(), changes);
     forget_key(pool_.oldest_idle());
     cache_counters_.evicted_blocks += static_cast<std::uint64_t>(num_idle - pool_.num_idle());
   }
@@ -167,6 +170,7 @@ void PagedKvManager::begin_plan() {
   operations_.clear();
   planned_hits_.clear();
   released_late_ = false;
+  if (tiers_) tiers_->begin_plan();
 }
 
 std::int32_t PagedKvManager::planned_ref_count(BlockId block) const {
@@ -237,7 +241,8 @@ bool PagedKvManager::plan_start(SequenceId sequence, const PrefixHit& hit, std::
               " tokens in a step");
   QUIRE_CHECK(!released_late_, "a start after a late release");
   const auto num_groups = static_cast<std::int64_t>(geometry_.num_groups());
-  const std::int64_t num_own = num_groups * (geometry_.num_entries(num_tokens) - hit.num_blocks);
+  const auto num_loaded = static_cast<std::int64_t>(hit.frames.size()) - std::ranges::count(hit.frames, kNoFrame);
+  const std::int64_t num_own = num_groups * (geometry_.num_entries(num_tokens) - hit.num_blocks) + num_loaded;
   const auto is_taken = [&](BlockId block) { return block != kNullBlock && planned_ref_count(block) == 0; };
   const std::int64_t num_needed =
       num_own + std::ranges::count_if(hit.blocks, is_taken) + std::ranges::count_if(hit.copy_from, is_taken);
@@ -255,17 +260,21 @@ bool PagedKvManager::plan_start(SequenceId sequence, const PrefixHit& hit, std::
 // -- committing --
 
 void PagedKvManager::commit_plan(KvChanges& changes, std::vector<KvReservation>& reservations) {
+  if (tiers_) start_writes(changes);
   pin_hits();
   for (const PlannedOperation& operation : operations_) {
-    if (operation.num_tokens == kRelease)
-      erase(*find(operation.sequence));
-    else
+    if (operation.num_tokens != kRelease) {
       reservations.push_back(commit_reserve(operation, changes));
+      continue;
+    }
+    Entry& released = *find(operation.sequence);
+    if (tiers_) keep(released, changes);
+    erase(released);
   }
   QUIRE_CHECK(plan_free_blocks_ == pool_.num_available(), "planned ", plan_free_blocks_, " free blocks, committed ",
               pool_.num_available());
-  for (const PrefixHit& hit : planned_hits_)
-    for (BlockId block : hit.copy_from) drop_reference(block);
+  unpin_hits();
+  if (tiers_) start_reads(changes);
   begin_plan();
 }
 
@@ -276,6 +285,15 @@ void PagedKvManager::pin_hits() {
     for (BlockId block : hit.blocks)
       if (block != kNullBlock) pool_.share(block);
     for (BlockId block : hit.copy_from) pool_.share(block);
+    if (tiers_) pin_frames(hit);
+  }
+}
+
+/// The shared blocks are the tables' now.
+void PagedKvManager::unpin_hits() {
+  for (const PrefixHit& hit : planned_hits_) {
+    for (BlockId block : hit.copy_from) drop_reference(block);
+    if (tiers_) unpin_frames(hit);
   }
 }
 
@@ -291,7 +309,7 @@ KvReservation PagedKvManager::commit_reserve(const PlannedOperation& operation, 
   for (std::size_t group = 0; group < entry.tables.size(); ++group) {
     if (writes_into_tail) own_tail(entry, group, changes);
     std::vector<BlockId>& blocks = entry.tables[group].blocks;
-    while (blocks.size() < num_entries) blocks.push_back(must_allocate());
+    while (blocks.size() < num_entries) blocks.push_back(must_allocate(changes));
     changes.new_blocks.insert(changes.new_blocks.end(), blocks.begin() + static_cast<std::ptrdiff_t>(num_before),
                               blocks.end());
   }
@@ -304,17 +322,24 @@ void PagedKvManager::begin_with(Entry& entry, const PrefixHit& hit, KvChanges& c
   entry.num_published = hit.num_blocks;
   entry.num_tokens = hit.num_tokens;
   entry.num_computed = std::int64_t{hit.num_blocks} * block_size_;
-  if (hit.num_blocks > 0)
-    entry.published_end = index_->end_at(hit.blocks[static_cast<std::size_t>(hit.num_blocks) - 1]);
   for (std::size_t group = 0; group < entry.tables.size(); ++group) {
     BlockTable& table = entry.tables[group];
     const auto first = hit.blocks.begin() + static_cast<std::ptrdiff_t>(group) * hit.num_blocks;
     table.blocks.assign(first, first + hit.num_blocks);
     table.first_held = geometry_.first_needed(group, entry.num_computed);
-    if (hit.copy_from.empty()) continue;
-    table.blocks.push_back(must_allocate());
-    changes.copies.push_back({hit.copy_from[group], table.blocks.back()});
   }
+  if (!hit.frames.empty()) {
+    load_blocks(entry, hit, changes);
+  } else if (hit.num_blocks > 0) {
+    entry.published_end = index_->end_at(entry.tables.front().blocks.back());
+  }
+  for (std::size_t group = 0; group < hit.copy_from.size(); ++group) {
+    entry.tables[group].blocks.push_back(must_allocate(changes));
+    changes.copies.push_back({hit.copy_from[group], entry.tables[group].blocks.back()});
+  }
+  if (hit.tail_frame == kNoFrame) return;
+  entry.tables.front().blocks.push_back(must_allocate(changes));
+  load_frame(hit.tail_frame, entry.tables.front().blocks.back(), changes);
 }
 
 /// The tail is about to be written: it must be the sequence's own, and nameless.
@@ -325,7 +350,7 @@ void PagedKvManager::own_tail(Entry& entry, std::size_t group, KvChanges& change
     return;
   }
   const BlockId shared = tail;
-  tail = must_allocate();
+  tail = must_allocate(changes);
   drop_reference(shared);
   changes.copies.push_back({shared, tail});
   const auto index = static_cast<std::int32_t>(entry.tables[group].blocks.size() - 1);

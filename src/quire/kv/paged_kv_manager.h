@@ -1,8 +1,8 @@
 #pragma once
 // PagedKvManager: KV memory as a pool of fixed-size blocks and a block table for each sequence, as in PagedAttention
 // (Kwon et al., SOSP 2023, section 4): append, fork, copy-on-write, release. With a CacheIdentity, also a cache of
-// prefixes: see kv_manager.h. A sequence has a table in each layer group (kv/layer_groups.h); a block belongs to no
-// group while it is free.
+// prefixes: see kv_manager.h. With TierOptions, tiers behind the pool: see kv_tiers.h. A sequence has a table in each
+// layer group (kv/layer_groups.h); a block belongs to no group while it is free.
 //
 // Eviction: when no block is free, the one that has been idle for longest gives up its key. A released sequence's
 // blocks become idle from the last to the first, so that its end goes before the prefix that others may share; of one
@@ -27,6 +27,7 @@
 #include "quire/kv/block_pool.h"
 #include "quire/kv/block_table.h"
 #include "quire/kv/kv_manager.h"
+#include "quire/kv/kv_tiers.h"
 #include "quire/kv/layer_groups.h"
 #include "quire/kv/prefix_index.h"
 
@@ -38,11 +39,12 @@ bool is_block_size(std::int64_t block_size);
 class PagedKvManager : public KvManager {
  public:
   /// is_block_size(geometry.block_size()); num_blocks >= 1. Both are checked where they enter (CoreOptions).
-  /// `cache`: whose prefixes are cached; nullopt: no cache.
+  /// `cache`: whose prefixes are cached; nullopt: no cache, and no tiers. Tiers need one layer group.
   PagedKvManager(std::int32_t num_blocks, const GroupGeometry& geometry,
-                 std::optional<CacheIdentity> cache = std::nullopt);
+                 std::optional<CacheIdentity> cache = std::nullopt, const TierOptions& tiers = {});
   /// One full group.
-  PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache = std::nullopt);
+  PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache = std::nullopt,
+                 const TierOptions& tiers = {});
 
   KvCapacity capacity() const override;
   KvUsage usage() const override;
@@ -62,6 +64,18 @@ class PagedKvManager : public KvManager {
   PrefixHit match(KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit) const override;
   void publish(SequenceId sequence, KeyChain& chain, std::span<const TokenId> tokens) override;
   KvCacheCounters cache_counters() const override { return cache_counters_; }
+
+  KeepEstimate estimate_keep(std::span<const SequenceId> sequences) const override;
+  void plan_keep(SequenceId sequence, KeyChain& chain) override;
+  void forget_kept(KeyChain& chain) override;
+  bool plan_reads(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit,
+                  const PrefixHit& hit) override;
+  bool is_reading(const KeyChain& chain, const PrefixHit& hit) const override;
+  void note_files(std::span<const BlockKey> keys) override;
+  void end_transfer(const TransferEnd& end) override;
+  std::int32_t num_reads_in_flight() const override;
+  bool has_transfers_to_start() const override;
+  KvTierCounters tier_counters() const override;
 
   void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) override;
   void release(SequenceId sequence) override;
@@ -109,26 +123,46 @@ class PagedKvManager : public KvManager {
   std::int32_t planned_ref_count(BlockId block) const;
   void plan_drop(BlockId block);
   void pin_hits();
+  void unpin_hits();
   KvReservation commit_reserve(const PlannedOperation& operation, KvChanges& changes);
   void begin_with(Entry& entry, const PrefixHit& hit, KvChanges& changes);
   void own_tail(Entry& entry, std::size_t group, KvChanges& changes);
   std::size_t longest_common(std::span<const BlockId> firsts) const;
   void add_blocks(std::span<const BlockId> firsts, PrefixHit& hit) const;
-  void add_copy(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit, PrefixHit& hit) const;
+  void add_copy(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit, PrefixEnd end,
+                PrefixHit& hit) const;
   void publish_blocks(Entry& entry, KeyChain& chain, std::span<const TokenId> tokens);
   bool publish_next(Entry& entry, const KeyChain& chain, std::span<const TokenId> tokens);
   void publish_companions(const Entry& entry, std::size_t index, BlockId first);
   void move_windows(Entry& entry, std::int64_t num_computed);
   void forget_key(BlockId block);
-  BlockId must_allocate();
+  BlockId must_allocate(KvChanges& changes);
   void drop_reference(BlockId block);
   std::optional<std::string> validate_entry(const Entry& entry) const;
   std::optional<std::string> validate_table(const Entry& entry, std::size_t group) const;
+
+  // paged_kv_tiers.cpp; each needs tiers_.
+  void match_tail(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit, PrefixEnd end,
+                  PrefixHit& hit) const;
+  void demote(BlockId block, KvChanges& changes);
+  void keep(const Entry& entry, KvChanges& changes);
+  void load_blocks(Entry& entry, const PrefixHit& hit, KvChanges& changes);
+  void start_writes(KvChanges& changes);
+  void start_reads(KvChanges& changes);
+  void note_published(BlockId block, const BlockContent& content, std::span<const TokenId> tokens, std::size_t end);
+  void store_block(BlockId block, FrameId frame, KvChanges& changes);
+  void load_frame(FrameId frame, BlockId block, KvChanges& changes);
+  void pin_frames(const PrefixHit& hit);
+  void unpin_frames(const PrefixHit& hit);
+  std::uint64_t number_behind(const PrefixHit& hit) const;
+  bool is_planned_read(const BlockKey& key) const;
 
   const GroupGeometry geometry_;
   const std::int32_t block_size_;
   BlockPool pool_;
   std::optional<PrefixIndex> index_;  ///< nullopt: no cache
+  std::optional<KvTiers> tiers_;      ///< nullopt: none
+  SharedTokens published_tokens_;     ///< of the publish() under way
   KvCacheCounters cache_counters_;
   std::vector<BlockId> orphans_;  ///< kept for its memory
   std::vector<Entry> entries_;

@@ -18,17 +18,23 @@ PrefixHit PagedKvManager::match(KeyChain& chain, std::span<const TokenId> tokens
   std::vector<BlockId> firsts;  // of the first group
   PrefixEnd end;
   for (std::size_t i = 0; i < static_cast<std::size_t>(limit) / size; ++i) {
-    const BlockId block =
-        index_->find({chain.keys[i], chain.parent_of(i), end, chain.salt, tokens.subspan(i * size, size)});
-    if (block == kNullBlock) break;
+    const BlockContent content{chain.keys[i], chain.parent_of(i), end, chain.salt, tokens.subspan(i * size, size)};
+    const BlockId block = index_->find(content);
+    const FrameId frame = block == kNullBlock && tiers_ ? tiers_->ram.find(content) : kNoFrame;
+    if (block == kNullBlock && frame == kNoFrame) break;
+    if (frame != kNoFrame) hit.frames.resize(firsts.size(), kNoFrame);
+    if (frame != kNoFrame || !hit.frames.empty()) hit.frames.push_back(frame);
     firsts.push_back(block);
-    end = index_->end_at(block);
+    end = block != kNullBlock ? index_->end_at(block) : PrefixEnd{tiers_->ram.content(frame).number, kNullBlock};
   }
-  firsts.resize(longest_common(firsts));
-  hit.num_blocks = static_cast<std::int32_t>(firsts.size());
+  const std::size_t num_common = longest_common(firsts);
+  if (num_common < firsts.size()) end = num_common == 0 ? PrefixEnd{} : index_->end_at(firsts[num_common - 1]);
+  firsts.resize(num_common);
+  hit.num_blocks = static_cast<std::int32_t>(num_common);
   hit.num_tokens = hit.num_blocks * block_size_;
   add_blocks(firsts, hit);
-  add_copy(chain, tokens, limit, hit);
+  add_copy(chain, tokens, limit, end, hit);
+  if (tiers_) match_tail(chain, tokens, limit, end, hit);
   return hit;
 }
 
@@ -67,13 +73,12 @@ void PagedKvManager::add_blocks(std::span<const BlockId> firsts, PrefixHit& hit)
 }
 
 /// A block that agrees with some of the tokens behind the full blocks, and so do its companions.
-void PagedKvManager::add_copy(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit,
+void PagedKvManager::add_copy(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit, PrefixEnd end,
                               PrefixHit& hit) const {
   const auto i = static_cast<std::size_t>(hit.num_blocks), size = static_cast<std::size_t>(block_size_);
   const std::size_t begin = i * size;
   const auto wanted = tokens.subspan(begin, std::min(size, static_cast<std::size_t>(limit) - begin));
   if (wanted.empty()) return;
-  const PrefixEnd end = i == 0 ? PrefixEnd{} : index_->end_at(hit.blocks[i - 1]);
   auto partial = index_->find_partial(chain.parent_of(i), end, chain.salt, wanted);
   if (i < chain.keys.size()) {
     // The block at the limit may be cached whole, and yet no longer be among the last few.
@@ -105,6 +110,7 @@ void PagedKvManager::publish_blocks(Entry& entry, KeyChain& chain, std::span<con
   const auto num_full = static_cast<std::int32_t>(tokens.size()) / block_size_;
   if (entry.num_published == num_full || !entry.publishes) return;
   index_->extend(chain, tokens);
+  published_tokens_ = nullptr;
   if (!index_->is_alive(entry.published_end)) {
     // The block of another sequence that stood for this prefix is gone: from the start, with blocks of our own.
     entry.num_published = 0;
@@ -121,10 +127,13 @@ bool PagedKvManager::publish_next(Entry& entry, const KeyChain& chain, std::span
                              tokens.subspan(i * size, size)};
   // The block's own key may be one that nobody can find any more: it gets a new one.
   if (pool_.is_keyed(block) && index_->find(content) != block) forget_key(block);
-  PrefixIndex::Published published = index_->publish(block, content);
+  // The content may lie in a frame already: then it keeps its number.
+  const FrameId frame = tiers_ ? tiers_->ram.find(content) : kNoFrame;
+  const std::uint64_t number = frame != kNoFrame ? tiers_->ram.content(frame).number : 0;
+  PrefixIndex::Published published = index_->publish(block, content, number);
   if (published.outcome == PrefixIndex::Outcome::displaced) {
     forget_key(published.holder);
-    published = index_->publish(block, content);
+    published = index_->publish(block, content, number);
   }
   if (published.outcome == PrefixIndex::Outcome::collision) {
     ++cache_counters_.collisions;
@@ -133,6 +142,7 @@ bool PagedKvManager::publish_next(Entry& entry, const KeyChain& chain, std::span
   if (published.outcome == PrefixIndex::Outcome::added) {
     pool_.set_keyed(block, true);
     ++cache_counters_.published_blocks;
+    if (tiers_ && tiers_->files) note_published(block, content, tokens, (i + 1) * size);
   }
   publish_companions(entry, i, published.holder);
   entry.published_end = index_->end_at(published.holder);

@@ -50,6 +50,9 @@ std::optional<std::string> PagedKvManager::validate() const {
   if (index_) {
     if (auto violation = index_->validate(pool_)) return violation;
   }
+  if (tiers_) {
+    if (auto violation = tiers_->validate()) return violation;
+  }
   std::vector<std::int32_t> named(static_cast<std::size_t>(pool_.num_blocks()) + 1, 0);
   for (const Entry& entry : entries_) {
     if (auto violation = validate_entry(entry)) return violation;

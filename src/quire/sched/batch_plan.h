@@ -7,10 +7,11 @@
 //   2. dropped       forget these sequences' tables
 //   3. table_edits   replace single entries
 //   4. rows          append each row's new blocks to its sequence's tables (a sequence not seen before starts empty)
-//   5. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin
+//   5. tiers         take contents out to frames and files and bring them back (kv/tier_changes.h)
+//   6. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin
 //                    matter
-//   6. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
-//   7. windows       forget the entries behind each row's windows: those before GroupGeometry::first_kept(group, end)
+//   7. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
+//   8. windows       forget the entries behind each row's windows: those before GroupGeometry::first_kept(group, end)
 //
 // A sequence has a table in each layer group (kv/layer_groups.h), all with equally many entries.
 //
@@ -24,7 +25,7 @@
 //      content another sequence may still find
 //  B5  decodes come first, then prefill chunks
 //  B6  among new blocks only a new sequence's may be null: those of which no position from begin on sees anything. A
-//      block that step 7 forgot may be given out again from the next plan on
+//      block that step 8 forgot may be given out again from the next plan on
 
 #include <cstdint>
 #include <vector>

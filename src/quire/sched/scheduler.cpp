@@ -21,6 +21,7 @@ Scheduler::Scheduler(const CoreOptions& options, KvManager& kv)
     : options_(options),
       queue_policy_(*make_queue_policy(options.queue_policy)),
       victim_policy_(*make_victim_policy(options.victim_policy)),
+      preemption_mode_(*parse_preemption(options.preemption)),
       served_before_{queue_policy_.get()},
       max_running_(std::min(options.max_rows, options.token_budget)),
       watermark_blocks_(watermark(options)),
@@ -101,6 +102,7 @@ std::optional<std::int32_t> Scheduler::end(RequestId id, FinishReason reason) {
   } else {
     queue_.erase(request);
   }
+  kv_.forget_kept(request->chain);
   by_arrival_.erase(request->view.arrival);
   move_to(*request, RequestState::finished);
   ++counters_.finished[static_cast<std::size_t>(reason)];
@@ -241,6 +243,7 @@ Scheduler::Request* Scheduler::draft_decodes() {
 void Scheduler::collect_prefills() {
   draft_.prefills.clear();
   draft_.hits.clear();
+  draft_.asking_files.clear();
   for (Request* request : running_)
     if (!request->is_decode() && !is_victim(request)) draft_.prefills.push_back(request);
   draft_.num_running_prefills = draft_.prefills.size();
@@ -288,6 +291,17 @@ bool Scheduler::is_passed_over(Request& request, const PrefixHit& hit) const {
   return false;
 }
 
+/// True if more of its prefix is on its way from files, or is asked for now.
+bool Scheduler::waits_for_files(Request& request, const PrefixHit& hit) {
+  if (request.is_exempt() || request.is_aged) return false;
+  if (kv_.is_reading(request.chain, hit)) return true;
+  if (request.has_asked_files) return false;
+  const std::int32_t limit = std::min(request.num_tokens() - 1, request.logits_begin);
+  if (!kv_.plan_reads(request.chain, request.tokens, limit, hit)) return false;
+  draft_.asking_files.push_back(&request);
+  return true;
+}
+
 void Scheduler::admit_from_queue() {
   std::int64_t free_blocks = kv_.plan_free_blocks() - promised_blocks();
   std::int64_t exempt_room = kv_.capacity().num_blocks - exempt_blocks_running();
@@ -296,7 +310,7 @@ void Scheduler::admit_from_queue() {
   for (Request* request : queue_) {
     if (num_running >= static_cast<std::size_t>(max_running_)) return;
     PrefixHit hit = match(*request);
-    if (is_passed_over(*request, hit)) {
+    if (waits_for_files(*request, hit) || is_passed_over(*request, hit)) {
       if (++num_passed_over > kMaxPassedOver) return;
       continue;
     }
@@ -386,10 +400,14 @@ void Scheduler::commit_draft(BatchPlan& plan) {
     if (row.starts) commit_admission(row);
     append_row(row, reservations_[i], plan);
   }
+  for (Request* request : draft_.asking_files) request->has_asked_files = true;
   counters_.copied_blocks += plan.copies.size();
 }
 
 void Scheduler::commit_victim(Request* request, BatchPlan& plan) {
+  const PreemptionKind kind = choose_preemption(preemption_mode_, kv_.estimate_keep(std::span(&request->sequence, 1)),
+                                                options_.copy_block_ns, options_.compute_token_ns);
+  if (kind == PreemptionKind::swap) kv_.plan_keep(request->sequence, request->chain);
   plan.dropped.push_back(request->sequence);
   std::erase(running_, request);
   move_to(*request, RequestState::preempted);
@@ -397,8 +415,9 @@ void Scheduler::commit_victim(Request* request, BatchPlan& plan) {
   request->computed = 0;
   request->view.cached_tokens = cached_tokens(*request);
   queue_.insert(request);
-  preempted_.push_back({request->view.request, request->view.num_preemptions});
+  preempted_.push_back({request->view.request, request->view.num_preemptions, kind});
   ++counters_.preemptions;
+  ++counters_.preemptions_by[static_cast<std::size_t>(kind)];
 }
 
 void Scheduler::commit_admission(const DraftRow& row) {
@@ -410,6 +429,8 @@ void Scheduler::commit_admission(const DraftRow& row) {
   ++next_sequence_;
   request->sequence = row.sequence;
   request->computed = row.begin;
+  request->has_asked_files = false;
+  kv_.forget_kept(request->chain);
   counters_.prefix_queries += static_cast<std::uint64_t>(request->num_tokens());
   counters_.prefix_hits += static_cast<std::uint64_t>(row.begin);
   insert_running(request);

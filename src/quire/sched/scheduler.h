@@ -14,13 +14,16 @@
 //      and counted. If the first block that it lacks is just being computed by another candidate, it is passed over in
 //      this step without holding up those behind it, and looks again in the next: requests that arrive together with
 //      the same long prefix compute it once. It waits only as long as the other one advances, and never if it is exempt
-//      or aged; at most kMaxPassedOver are passed over in a step, the next one ends the admissions;
+//      or aged; at most kMaxPassedOver are passed over in a step, the next one ends the admissions. It is passed over
+//      too while what follows its hit is on its way from files. It asks for that once before it starts, and never if it
+//      is exempt or aged; so a step may have no row, but only while a transfer is in flight that will end;
 //   4. the candidates share the budget (prefill_share.h); those behind an aged one of the queue get only what is left
 //      once it has all it needs. One without a share stays where it is.
 //
 // Out of blocks: a row that finds no block makes the victim policy choose among the running requests that are not
 // exempt. The victim gives up all its memory, keeps its tokens, goes back to its place in the queue and is recomputed
-// later; the step is then planned again without it. This goes on until the rest fits.
+// later; the step is then planned again without it. This goes on until the rest fits. Its content may be kept in the
+// RAM tier meanwhile (preemption.h).
 //
 // Why everybody ends. A request preempted kMaxPreemptions times is exempt: it comes first in the queue and is no victim
 // any more. It resumes only when the largest memory that it and the other exempt ones running may ever need fits the
@@ -68,6 +71,7 @@
 #include "quire/sched/counters.h"
 #include "quire/sched/options.h"
 #include "quire/sched/policy.h"
+#include "quire/sched/preemption.h"
 #include "quire/sched/request.h"
 
 namespace quire {
@@ -89,6 +93,7 @@ struct RowOutcome {
 struct Preemption {
   RequestId request;
   std::int32_t num_preemptions;  ///< of this request, this one included
+  PreemptionKind kind;
 };
 
 /// A request that runs for the first time.
@@ -150,6 +155,7 @@ class Scheduler {
     KeyChain chain;                  ///< of `tokens`, for the prefix cache
     RequestId waited_for;            ///< whose block it was last passed over for,
     std::int32_t waited_at = -1;     ///< and what that one had computed then
+    bool has_asked_files = false;    ///< since it was last running
 
     std::int32_t num_tokens() const { return static_cast<std::int32_t>(tokens.size()); }
     std::int32_t num_generated() const { return num_tokens() - view.prompt_tokens; }
@@ -183,6 +189,7 @@ class Scheduler {
     std::size_t num_running_prefills = 0;  ///< of these
     std::vector<PrefixHit> hits;           ///< [prefills - num_running_prefills]: of those from the queue
     std::vector<std::int32_t> remaining;   ///< [prefills]
+    std::vector<Request*> asking_files;    ///< reads are planned for them
 
     std::int32_t begin(std::size_t prefill) const {
       return prefill < num_running_prefills ? prefills[prefill]->computed
@@ -211,6 +218,7 @@ class Scheduler {
   bool draft_start(Request* request, SequenceId sequence, PrefixHit& hit, std::int32_t num_tokens);
   PrefixHit match(Request& request) const;
   bool is_passed_over(Request& request, const PrefixHit& hit) const;
+  bool waits_for_files(Request& request, const PrefixHit& hit);
   bool is_victim(const Request* request) const;
   RunningView running_view(const Request& request) const;
   Request* choose_victim() const;
@@ -229,6 +237,7 @@ class Scheduler {
   const CoreOptions options_;
   const std::unique_ptr<QueuePolicy> queue_policy_;
   const std::unique_ptr<VictimPolicy> victim_policy_;
+  const PreemptionMode preemption_mode_;
   const ServedBefore served_before_;
   const std::int32_t max_running_;
   const std::int32_t watermark_blocks_;

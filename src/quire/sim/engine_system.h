@@ -2,8 +2,8 @@
 // EngineSystem: the engine's own EngineCore under the simulator. The same object code decides as under a model:
 // policies, admission, chunks, preemption, prefix cache. An answer ends when it has the workload's length.
 //
-// Prompts get token ids from the names of their blocks, so that equal names are equal content for the prefix cache;
-// prompts without names get ids of their own where a prefix cache could find them, and zeros otherwise.
+// With a prefix cache, tokens get ids from the names of their blocks or from their session, so that equal names are
+// equal content, and a conversation finds its own past; everything else has ids that no other request has.
 
 #include <deque>
 #include <memory>
@@ -35,7 +35,11 @@ class EngineSystem final : public System {
 
  private:
   explicit EngineSystem(std::unique_ptr<EngineCore> core) : core_(std::move(core)) {}
-  std::int32_t& written_of(RequestId id) { return written_[static_cast<std::size_t>(id.value - first_id_)]; }
+  struct Live {
+    std::uint64_t content;  ///< decides the tokens it samples
+    std::int32_t written;   ///< positions with K and V; -1: ended
+  };
+  Live& live_of(RequestId id) { return live_[static_cast<std::size_t>(id.value - first_id_)]; }
   void forget_front();
 
   std::unique_ptr<EngineCore> core_;
@@ -43,7 +47,7 @@ class EngineSystem final : public System {
   StepShape shape_;
   StepResult result_;
   std::vector<RequestChange> planned_;  ///< by the open plan
-  std::deque<std::int32_t> written_;    ///< by request id from first_id_: positions with K and V; -1: ended
+  std::deque<Live> live_;               ///< by request id from first_id_
   std::uint64_t first_id_ = 1;
   std::int64_t total_written_ = 0;
 };

@@ -15,10 +15,12 @@ struct RequestSpec {
   std::uint64_t arrival_ns = 0;    ///< since the start; never less than that of the request before
   std::int32_t prompt_tokens = 1;  ///< >= 1
   std::int32_t output_tokens = 1;  ///< >= 1
-  std::uint64_t session = 0;  ///< conversation; 0: none. Names in prefix_blocks count within a session if it is set
-  std::int32_t prefix_block_tokens = 0;  ///< tokens a named block; 0: nothing is known of the content
-  /// Names of the prompt's blocks in order; equal names have equal content up to the end of that block. The last one
-  /// may be partly filled. [ceil(prompt_tokens / prefix_block_tokens)] or empty.
+  /// Conversation; 0: none. Names of blocks count within it. Without names its content is a function of the position
+  /// alone: a later turn's prompt extends what an earlier one had, answers included.
+  std::uint64_t session = 0;
+  std::int32_t prefix_block_tokens = 0;  ///< tokens a named block; 0: none is named
+  /// Names of the prompt's first blocks in order; equal names have equal content up to the end of that block. The last
+  /// one may be partly filled. At most ceil(prompt_tokens / prefix_block_tokens).
   std::vector<std::uint64_t> prefix_blocks;
   friend bool operator==(const RequestSpec&, const RequestSpec&) = default;
 };
