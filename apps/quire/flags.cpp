@@ -157,16 +157,10 @@ void add_sampling_flags(CLI::App& command, sampling::SamplingParams& params) {
 
 Result<std::unique_ptr<engine::Engine>> open_engine(engine::EngineOptions options) {
   QUIRE_TRY_VOID(read_environment(options));
-  const bool show = stderr_is_terminal();
-  int shown = -1;
-  if (show) {
-    options.progress = [&shown](double fraction) {
-      int percent = static_cast<int>(fraction * 100);
-      if (percent != shown) std::fprintf(stderr, "\rloading %3d %%", shown = percent);
-    };
-  }
+  Progress progress("loading");
+  options.progress = [&progress](double fraction) { progress.show(fraction); };
   auto engine = engine::Engine::open(std::move(options));
-  if (show) std::fputs("\r\033[K", stderr);
+  progress.end();
   return engine;
 }
 

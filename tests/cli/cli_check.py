@@ -175,6 +175,26 @@ def inspect_shows_what_the_file_holds(quire):
 
 
 @check
+def quantize_writes_a_model_that_runs_and_replaces_nothing_unasked(quire):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "q8.gguf")
+        told = json.loads(quire.ok("quantize", path, "--to", "q8_0", "--json"))
+        assert told["to"] == "Q8_0" and told["bytes_after"] == os.path.getsize(path) and os.listdir(folder) == ["q8.gguf"]
+        assert all(tensor["rmse"] <= 0.01 * tensor["rms"] for tensor in told["tensors"])
+        shown = json.loads(quire.ok("inspect", "--json", model=path))
+        before = json.loads(quire.ok("inspect", "--json"))
+        assert shown["config"] == before["config"] and set(shown["tensor_types"]) == {"F32", "Q8_0"}
+        assert quire.ok("generate", PROMPT, "--max-tokens", "4", model=path) == quire.ok("generate", PROMPT, "--max-tokens", "4")
+        quire.refused(1, ["exists already"], "quantize", path, "--to", "q8_0")
+        quire.refused(1, ["one file"], "quantize", quire.model, "--to", "q8_0", "--force")
+        quire.refused(1, ["'nothing*'", "matches no tensor"], "quantize", path + "2", "--to", "f16", "--tensor-type", "nothing*=Q8_0")
+        quire.refused(2, ["Q9_9", "Q4_K"], "quantize", path + "2", "--to", "f16", "--tensor-type", "a=Q9_9")
+        quire.refused(2, ["--to"], "quantize", path + "2", "--to", "q9_9")
+        assert "Q4_1 -> Q8_0" in quire.ok("quantize", path, "--to", "q8_0", "--force")
+        assert os.listdir(folder) == ["q8.gguf"]
+
+
+@check
 def chat_keeps_the_history_until_it_is_reset(quire):
     flags = ["--temperature", "0", "--max-tokens", "12"]
     question = "What is the name of this town?\n"
