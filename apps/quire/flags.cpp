@@ -124,6 +124,8 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command.add_option("--max-waiting", options.max_waiting, "Requests in the queue at most; one more is refused")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
+  command.add_option("--repack-cache", options.repack_cache_dir,
+                     "Keep packed weights in this directory, so that the next start is faster");
   command.add_option("--command-log", options.command_log, "Record the scheduler's commands in this file, for replay");
 }
 
@@ -161,6 +163,7 @@ Result<std::unique_ptr<engine::Engine>> open_engine(engine::EngineOptions option
   options.progress = [&progress](double fraction) { progress.show(fraction); };
   auto engine = engine::Engine::open(std::move(options));
   progress.end();
+  if (engine.ok() && !(*engine)->info().repack.note.empty()) report((*engine)->info().repack.note);
   return engine;
 }
 

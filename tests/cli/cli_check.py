@@ -166,6 +166,33 @@ def every_tier_reproduces_the_committed_digests(quire):
 
 
 @check
+def packed_weights_from_disk_give_the_committed_digests(quire):
+    lines = score_lines(quire)
+    wanted = json.loads(DIGESTS.read_text())["score"]
+    with tempfile.TemporaryDirectory() as root:
+        flags = ["--repack-cache", f"{root}/strips"]
+
+        def score(noted):
+            code, out, err = quire.run("score", *flags, stdin=lines)
+            assert code == 0 and hashlib.sha256(out.encode()).hexdigest() == wanted, err
+            assert (noted in err) if noted else err == "", err
+
+        score("")  # packs and writes
+        path, = Path(root, "strips").iterdir()
+        inode = path.stat().st_ino
+        score("")  # maps
+        assert path.stat().st_ino == inode
+        with open(path, "r+b") as file:
+            file.seek(50_000_000)
+            flipped = file.read(1)[0] ^ 1
+            file.seek(50_000_000)
+            file.write(bytes([flipped]))
+        score("are damaged")
+        assert path.stat().st_ino != inode
+        score("")
+
+
+@check
 def inspect_shows_what_the_file_holds(quire):
     shown = json.loads(quire.ok("inspect", "--json", "--tensors"))
     assert shown["config"]["layers"] == 30 and shown["tokenizer"]["vocab_size"] == 49152

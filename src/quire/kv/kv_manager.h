@@ -70,6 +70,14 @@ struct TableEdit {
   friend bool operator==(const TableEdit&, const TableEdit&) = default;
 };
 
+/// vAttention: page-groups [group, group + count) are mapped at the indices [index, index + count) of a place, over
+/// what is mapped there; with the null block, the last `count` groups of the place, from `index` on, are unmapped.
+struct GroupMap {
+  std::int32_t place, index, count;
+  BlockId group;
+  friend bool operator==(const GroupMap&, const GroupMap&) = default;
+};
+
 /// The cached prefix of some tokens. Valid until the next commit_plan, fork, release or publish.
 struct PrefixHit {
   std::int32_t num_tokens = 0;        ///< covered, the copied slots included
@@ -83,6 +91,7 @@ struct PrefixHit {
   std::int32_t num_saved_blocks = 0;  ///< of KvManager::blocks_for: those that a sequence beginning with the hit takes
                                       ///< from nobody: shared, and for as long as it lives
   std::int32_t num_idle_sources = 0;  ///< of copy_from: those that are taken from the free blocks until the commit
+  std::int32_t place = -1;            ///< vAttention: where all of it was found
 
   bool is_tail_keyed() const { return tail_frame != kNoFrame && !tail_is_kept; }
 
@@ -129,7 +138,11 @@ struct KvChanges {
   std::vector<BlockId> new_blocks;     ///< appended to tables; a KvReservation says which are whose
   std::vector<BlockCopy> copies;       ///< copy-on-write, and partly cached blocks
   std::vector<TableEdit> table_edits;  ///< copy-on-write: the copy takes the shared block's place
-  TierChanges tiers;                   ///< done before the copies
+
+  // vAttention, where a block is a page-group and a sequence has a place (kv/vattention_kv_manager.h).
+  std::vector<GroupMap> group_maps;  ///< before the copies, in the order of the list
+  std::vector<GroupMap> ahead_maps;  ///< for later steps: done by the beginning of the next plan
+  TierChanges tiers;                 ///< done before the copies
 };
 
 /// One plan_reserve, committed: new_blocks[offset + g * count, offset + (g + 1) * count) are appended to the sequence's
@@ -138,6 +151,7 @@ struct KvReservation {
   SequenceId sequence;
   std::int32_t new_blocks_offset;
   std::int32_t num_new_blocks;  ///< a group
+  std::int32_t place = -1;      ///< vAttention: where the sequence lives, from its first reservation to its end
 };
 
 struct KvCapacity {
@@ -172,9 +186,6 @@ class KvManager {
 
   /// Blocks that a sequence, sharing nothing, holds between steps once num_tokens have been computed.
   virtual std::int64_t blocks_held(std::int64_t num_tokens) const { return blocks_for(num_tokens); }
-
-  /// The most tokens that one sequence alone may have: blocks_for() of them fit.
-  virtual std::int64_t longest_sequence() const { return std::int64_t{capacity().block_size} * capacity().num_blocks; }
 
   /// Sequences that hold memory.
   virtual std::int32_t num_sequences() const = 0;

@@ -50,7 +50,6 @@ class PagedKvManager : public KvManager {
   KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override { return geometry_.blocks_for(num_tokens); }
   std::int64_t blocks_held(std::int64_t num_tokens) const override { return geometry_.blocks_held(num_tokens); }
-  std::int64_t longest_sequence() const override { return geometry_.longest_sequence(pool_.num_blocks()); }
   std::int32_t num_sequences() const override;
   std::int64_t reserved_tokens(SequenceId sequence) const override;
 

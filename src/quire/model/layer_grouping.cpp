@@ -8,17 +8,18 @@
 namespace quire::model {
 namespace {
 
-constexpr std::int64_t kMostEmpty = 16;  ///< at most one place in so many has no layer
+constexpr std::int64_t kMostEmpty = 16;  ///< of a kind at most one place in so many has no layer
 
 using Kinds = std::map<std::int64_t, std::vector<std::int64_t>>;  ///< by window, which puts full ones first: layers
 
 std::int64_t layers_per_group(const Kinds& kinds, std::int64_t num_layers) {
   std::int64_t size = num_layers;
-  for (; size > 1; --size) {
-    std::int64_t num_places = 0;
-    for (const auto& [window, layers] : kinds) num_places += round_up(static_cast<std::int64_t>(layers.size()), size);
-    if ((num_places - num_layers) * kMostEmpty <= num_places) break;
-  }
+  const auto fits = [&](const auto& kind) {
+    const auto count = static_cast<std::int64_t>(kind.second.size());
+    const std::int64_t num_places = round_up(count, size);
+    return (num_places - count) * kMostEmpty <= num_places;
+  };
+  while (!std::ranges::all_of(kinds, fits)) --size;
   return size;
 }
 

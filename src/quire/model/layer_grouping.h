@@ -3,10 +3,10 @@
 // layers. In the grouped one layers with the same window are cut into groups of equally many layers (g), full ones
 // first; a block holds one group's layers, and memory behind a window is given back (kv/layer_groups.h says how).
 //
-// g is the largest size that leaves at most one in sixteen places without a layer: the last group of a kind may be
-// smaller than g, and its blocks are not. The greatest common divisor of the kinds' sizes leaves none, so there always
-// is one. Gemma 3 270M has 15 layers with a window and 3 without: six groups of 3. Gemma 3 4B has 29 and 5: seven
-// groups of 5, one place in 35 empty.
+// g is the largest size that leaves, of either kind, at most one in sixteen places without a layer: the last group of a
+// kind may be smaller than g, and its blocks are not. The greatest common divisor of the kinds' sizes leaves none, so
+// there always is one. Gemma 3 270M has 15 layers with a window and 3 without: six groups of 3. Gemma 3 4B has 29 and
+// 5: seven groups of 5, one place in 35 empty.
 //
 // A model whose layers are alike is laid out uniformly, and so is one without a full layer.
 

@@ -54,13 +54,11 @@ std::optional<Refusal> Scheduler::find_fault(const CoreRequest& request) const {
         cat(needed_text(request, refusal.needed_tokens), ", but the context is ", refusal.limit_tokens, " tokens");
     return refusal;
   }
-  if (refusal.needed_tokens > kv_.longest_sequence()) {
-    const std::size_t num_groups = options_.layer_groups.size();
+  if (refusal.needed_tokens > options_.pool_tokens()) {
     refusal.reason = Refusal::Reason::exceeds_pool;
-    refusal.limit_tokens = kv_.longest_sequence();
+    refusal.limit_tokens = options_.pool_tokens();
     refusal.message = cat(needed_text(request, refusal.needed_tokens), ", but the whole KV pool holds ",
-                          refusal.limit_tokens, " tokens (", options_.num_blocks, " blocks of ", options_.block_size,
-                          num_groups > 1 ? cat(" for ", num_groups, " layer groups") : "", ")");
+                          refusal.limit_tokens, " tokens (", options_.pool_text(), ")");
     return refusal;
   }
   return std::nullopt;

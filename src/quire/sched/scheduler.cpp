@@ -72,7 +72,7 @@ std::optional<Refusal> Scheduler::submit(CoreRequest request) {
   }
   auto live = std::make_unique<Request>();
   const auto prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
-  const auto room = static_cast<std::int32_t>(std::min<std::int64_t>(options_.context_tokens, kv_.longest_sequence()));
+  const auto room = static_cast<std::int32_t>(std::min<std::int64_t>(options_.context_tokens, options_.pool_tokens()));
   live->view = {request.id, next_arrival_++, request.priority, 0, prompt_tokens};
   live->submitted_at = step_;
   live->tokens = std::move(request.prompt);
@@ -272,7 +272,7 @@ PrefixHit Scheduler::match(Request& request) const {
 /// True if a candidate computes the first block that the request lacks, and has not stood still since the request was
 /// last passed over for it.
 bool Scheduler::is_passed_over(Request& request, const PrefixHit& hit) const {
-  const auto block = static_cast<std::size_t>(hit.num_blocks);
+  const auto block = static_cast<std::size_t>(hit.num_tokens / options_.block_size);
   const std::int64_t end = (static_cast<std::int64_t>(block) + 1) * options_.block_size;
   if (request.is_exempt() || request.is_aged || end > std::min(request.num_tokens() - 1, request.logits_begin))
     return false;
@@ -446,6 +446,7 @@ void Scheduler::append_row(const DraftRow& drafted, const KvReservation& reserva
   row.token_offset = plan.num_tokens();
   row.new_blocks_offset = reservation.new_blocks_offset;
   row.num_new_blocks = reservation.num_new_blocks;
+  row.place = reservation.place;
   row.logits_begin = request.logits_begin;
   row.samples = row.end() == request.num_tokens() && request.max_tokens > 0;
   row.is_prefill = drafted.starts || !request.is_decode();
