@@ -1,17 +1,29 @@
-// KV memory: blocks by order and size, layer groups, hits, a warm prompt, forks, allocation, the scheduler's step
+// KV memory: paging against contiguous memory and vAttention, layer groups, hits, a warm prompt, forks, allocation, the
+// scheduler's step
 
 #include "bench/attention_sections.h"
 #include "bench/decision_sections.h"
 #include "bench/layer_group_sections.h"
 #include "bench/prompt_sections.h"
+#include "bench/vattention_sections.h"
 
 namespace quire::bench {
 namespace {
 
 constexpr Section kSections[] = {
-    {"order", decode_block_order},    {"block-size", decode_block_size},  {"layer-groups", layer_group_memory},
-    {"prefix-hit", prefix_hit},       {"warm-prompt", warm_prompt},       {"fork", sequence_fork},
-    {"allocation", block_allocation}, {"scheduler-step", scheduler_step}, {"scheduler-waiting", scheduler_waiting}};
+    {"paged-contiguous", paged_against_contiguous},
+    {"order", decode_block_order},
+    {"block-size", decode_block_size},
+    {"vattention-mapping", page_group_mapping},
+    {"vattention-memory", page_group_memory},
+    {"layer-groups", layer_group_memory},
+    {"prefix-hit", prefix_hit},
+    {"warm-prompt", warm_prompt},
+    {"fork", sequence_fork},
+    {"allocation", block_allocation},
+    {"scheduler-step", scheduler_step},
+    {"scheduler-waiting", scheduler_waiting},
+};
 
 }  // namespace
 

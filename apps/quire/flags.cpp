@@ -99,8 +99,23 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->capture_default_str();
   command
       .add_option("--kv-layout", options.kv_layout,
-                  "grouped: give KV memory back behind sliding windows; uniform: keep it, for comparison")
-      ->check(CLI::IsMember({"grouped", "uniform"}))
+                  "grouped: give KV memory back behind sliding windows; uniform: keep it (default: grouped, with "
+                  "vattention uniform)")
+      ->check(CLI::IsMember({"grouped", "uniform"}));
+  command
+      .add_option("--kv-manager", options.kv_manager,
+                  "How KV memory is managed: paged, or vattention (contiguous, mapped on demand)")
+      ->check(CLI::IsMember({"paged", "vattention"}))
+      ->capture_default_str();
+  command
+      .add_option_function<std::uint64_t>(
+          "--kv-page-group",
+          [&options](std::uint64_t bytes) { options.kv_page_group = static_cast<std::int64_t>(bytes); },
+          "With vattention, memory mapped at a time: a power of two from 64KiB to 2MiB")
+      ->transform(ByteCount())
+      ->default_str("256KiB");
+  command.add_option("--kv-max-mappings", options.kv_max_mappings, "With vattention, mappings of the process at most")
+      ->check(positive)
       ->capture_default_str();
   command.add_option("--queue-policy", options.queue_policy, "Which requests are served first")
       ->check(one_of(queue_policy_names()))

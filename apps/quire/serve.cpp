@@ -139,10 +139,13 @@ std::string summary_text(const engine::EngineInfo& info, const std::string& name
   line("loaded", cat("in ", milliseconds(info.load_seconds), " ms, of these ", milliseconds(info.weights_seconds),
                      " ms for the weights: ", weights_origin(info.repack)));
   const bool grouped = info.num_layer_groups > 1;
-  line("kv cache", cat(info.num_blocks, " blocks of ", info.block_size, " tokens",
-                       grouped ? cat(" of ", info.layers_per_group, " layers") : "", " = ", info.longest_request,
-                       grouped ? " tokens of one request in " : " tokens in ", info.kv_type, ", ",
-                       info.kv_bytes_per_token, " bytes a token"));
+  const std::string pool =
+      info.page_group_bytes > 0
+          ? cat("vattention, ", info.num_blocks, " page-groups of ", info.page_group_bytes >> 10, " KiB")
+          : cat(info.num_blocks, " blocks of ", info.block_size, " tokens",
+                grouped ? cat(" of ", info.layers_per_group, " layers") : "");
+  line("kv cache", cat(pool, " = ", info.kv_tokens, grouped ? " tokens of one request in " : " tokens in ",
+                       info.kv_type, ", ", info.kv_bytes_per_token, " bytes a token"));
   if (grouped) line("", cat(info.num_layer_groups, " layer groups; memory behind sliding windows is given back"));
   line("", cat(info.kv_memory_why, "; room for ", full, " full-length ", full == 1 ? "request" : "requests"));
   line("batch", cat("up to ", info.max_batch_tokens, " tokens and ", info.max_batch_rows, " requests a step, ",
@@ -167,7 +170,8 @@ std::string summary_json(const engine::EngineInfo& info, const std::vector<std::
   w.field("vocab_size", info.vocab_size).field("model_context", info.model_context).field("context", info.context);
   w.field("threads", info.threads).field("cpu_tier", to_string(info.cpu_tier));
   w.field("cpu_tier_why", info.cpu_tier_why).field("kv_type", info.kv_type).field("block_size", info.block_size);
-  w.field("num_blocks", info.num_blocks).field("kv_tokens", info.longest_request);
+  w.field("num_blocks", info.num_blocks).field("kv_tokens", info.kv_tokens).field("kv_manager", info.kv_manager);
+  w.field("page_group_bytes", info.page_group_bytes);
   w.field("kv_layout", info.kv_layout).field("num_layer_groups", info.num_layer_groups);
   w.field("layers_per_group", info.layers_per_group).field("blocks_per_request", info.blocks_per_request);
   w.field("kv_bytes_per_token", info.kv_bytes_per_token).field("weight_bytes", info.weight_bytes);

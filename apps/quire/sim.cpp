@@ -12,8 +12,10 @@ namespace quire::cli {
 
 void add_sim_flags(CLI::App& command, SimFlags& flags) {
   command.add_option("--json", flags.json_path, "Write the whole result to this file, as JSON");
+  command.add_option("--html", flags.html_path, "Write a page with charts to this file, complete in itself");
   command.add_option("--seed", flags.seed, "Of all random numbers; the same seed gives the same result everywhere")
       ->capture_default_str();
+  flags.command = &command;
 }
 
 json::Object sim_report_head(const std::string& command, const SimFlags& flags) {

@@ -11,8 +11,9 @@ namespace quire::cli {
 
 /// Flags that every simulation takes.
 struct SimFlags {
-  std::string json_path;
+  std::string json_path, html_path;
   std::uint64_t seed = 42;
+  const CLI::App* command = nullptr;  ///< to which they were added
 };
 void add_sim_flags(CLI::App& command, SimFlags& flags);
 

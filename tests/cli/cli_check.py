@@ -9,6 +9,7 @@ line per check; exit code 1 if any failed. Needs nothing but Python.
 """
 import argparse
 import hashlib
+import http.server
 import json
 import os
 import pty
@@ -17,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -221,6 +223,67 @@ def quantize_writes_a_model_that_runs_and_replaces_nothing_unasked(quire):
         assert os.listdir(folder) == ["q8.gguf"]
 
 
+class FakeModelServer(http.server.BaseHTTPRequestHandler):
+    """As many tokens as asked for; a prompt of 7 tokens is refused."""
+
+    def log_message(self, *args):
+        pass
+
+    def answer(self, status, kind, text):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_GET(self):
+        self.answer(200, "application/json", '{"data": [{"id": "fake"}]}')
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append(request)
+        if len(request["prompt"]) == 7:
+            return self.answer(503, "application/json", '{"error": {"message": "no room"}}')
+        tokens = request["max_tokens"]
+        parts = [{"choices": [{"text": "a", "finish_reason": "length" if i == tokens - 1 else None}]} for i in range(tokens)]
+        parts.append({"choices": [], "usage": {"completion_tokens": tokens}})
+        self.answer(200, "text/event-stream", "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n")
+
+
+@check
+def bench_serve_measures_any_server_and_compares_two_runs(quire):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeModelServer) as server, tempfile.TemporaryDirectory() as folder:
+        server.requests = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url, paths = f"http://127.0.0.1:{server.server_port}", [os.path.join(folder, name) for name in ("a.json", "b.json")]
+        shown = quire.ok("bench", url, "--clients", "3", "--requests", "12", "--warmup", "2", "--prompt", "uniform:20,30", "--output", "5",
+                         "--shared-prefix", "8", "--slo", "ttft=1min,itl=1min", "--json", paths[0], model="serve")
+        assert "time to first token" in shown and "goodput: 100.0 %" in shown
+        assert len(server.requests) == 14 and len({tuple(request["prompt"][:8]) for request in server.requests}) == 1
+        assert len({tuple(request["prompt"]) for request in server.requests}) == 14
+        assert all(28 <= len(request["prompt"]) <= 38 and request["ignore_eos"] for request in server.requests)
+        told = json.load(open(paths[0]))
+        rows = {row["metric"]: row["value"] for row in told["rows"]}
+        assert told["name"] == "serve" and told["subject"] == "fake" and rows["completed"] == 12 and rows["failed"] == 0
+        first = [request["prompt"] for request in server.requests]
+        server.requests.clear()
+        quire.ok("bench", url, "--rate", "2000", "--arrivals", "gamma:2", "--requests", "12", "--warmup", "2", "--prompt", "uniform:20,30",
+                 "--output", "5", "--shared-prefix", "8", "--json", paths[1], model="serve")
+        assert sorted(request["prompt"] for request in server.requests) == sorted(first), "the seed gives the same requests"
+        compared = quire.ok("bench", *paths, model="compare")
+        assert "ttft p99" in compared and 'differs in loop: "closed" and "open"' in compared
+        trace = os.path.join(folder, "trace.csv")
+        Path(trace).write_text("arrival_s,prompt_tokens,output_tokens\n0,12,3\n0.01,7,4\n0.02,900,4\n0.03,13,2\n")
+        shown = quire.ok("bench", url, "--trace", trace, "--replay", "--max-total", "100", model="serve")
+        assert "1 x HTTP 503: no room" in shown and "1 requests of the workload" in shown and "failed: 1 of 3" in shown
+        quire.refused(1, ["--replay", "--trace"], "bench", url, "--replay", model="serve")
+        quire.refused(1, ["--slo", "'5'", "1.5s"], "bench", url, "--slo", "ttft=5", model="serve")
+        quire.refused(1, ["trace.csv", "byte 0"], "bench", paths[0], trace, model="compare")
+        server.shutdown()
+    quire.refused(1, ["https"], "bench", "https://127.0.0.1", model="serve")
+    quire.refused(1, ["does not answer"], "bench", url, model="serve")
+
+
 @check
 def chat_keeps_the_history_until_it_is_reset(quire):
     flags = ["--temperature", "0", "--max-tokens", "12"]
@@ -282,6 +345,18 @@ def what_cannot_be_done_is_said(quire):
         cut.write(Path(quire.model).read_bytes()[:1 << 20])
         cut.flush()
         quire.refused(1, [], "generate", "x", model=cut.name)
+
+
+@check
+def a_simulation_writes_a_page_that_says_how_it_was_made(quire):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        quire.ok("sim", "--seed", "7", "--max-len", "600,700", "--html", str(path), model="exercise")
+        page = path.read_text()
+        assert page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n")
+        assert page.count("quire sim exercise --seed 7 --max-len 600 700") > 2
+        code, _, err = quire.run("sim", "--html", str(Path(folder) / "none" / "page.html"), model="exercise")
+        assert code == 1 and err.count("\n") == 1 and "none/page.html: No such file" in err, err
 
 
 @check

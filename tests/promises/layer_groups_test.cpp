@@ -155,12 +155,12 @@ TEST(LayerGroups, ARequestThatWouldNotFitUniformlyFitsWhereWindowsGiveMemoryBack
   const auto probe = open(options);
   options.kv_memory_bytes = static_cast<std::uint64_t>(probe->info().kv_bytes_per_token * 260);
   auto grouped = open(options);
-  EXPECT_GE(grouped->info().longest_request, 400);
+  EXPECT_GE(grouped->info().kv_tokens, 400);
   const Collected answer = run_one(*grouped, request_for(random_prompt(1, 380), 20));
   EXPECT_EQ(answer.tokens.size(), 20u);
   options.kv_layout = "uniform";
   auto uniform = open(options);
-  EXPECT_LT(uniform->info().longest_request, 400);
+  EXPECT_LT(uniform->info().kv_tokens, 400);
   EXPECT_FALSE(uniform->submit(request_for(random_prompt(1, 380), 20), [](engine::Delta) {}).id.has_value());
 }
 

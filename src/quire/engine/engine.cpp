@@ -18,6 +18,7 @@
 #include "quire/engine/answer.h"
 #include "quire/engine/loading.h"
 #include "quire/engine/model_executor.h"
+#include "quire/kv/vattention_kv_manager.h"
 
 namespace quire::engine {
 namespace {
@@ -108,6 +109,7 @@ struct Engine::State {
   void on_finished(const RequestFinished& event);
   void end(RequestId id, Finish finish);
   void publish();
+  void publish_page_groups();
   void send();
   std::vector<TokenId> end_tokens(const GenerateRequest& request) const;
   std::optional<Refusal> check(const GenerateRequest& request) const;
@@ -154,7 +156,7 @@ std::optional<Refusal> Engine::State::check(const GenerateRequest& request) cons
     return invalid("from", cat("found ", request.scoring->from, ", wanted a position in [0, ", prompt, ")"));
   }
   const std::int64_t answer = request.max_tokens.value_or(1);
-  const std::int64_t pool = loaded.info.longest_request;
+  const std::int64_t pool = loaded.info.kv_tokens;
   if (prompt + answer > loaded.info.context) {
     return invalid(
         prompt + 1 > loaded.info.context ? "prompt" : "max_tokens",
@@ -324,10 +326,11 @@ void Engine::State::publish() {
   stats.generated_tokens = counters.generated_tokens;
   stats.preemptions = counters.preemptions;
   stats.step_ns += std::exchange(step_ns, 0);
-  stats.kv.manager = "paged";
+  stats.kv.manager = loaded.info.kv_manager;
   stats.kv.prefix_cache = loaded.info.prefix_cache;
   stats.kv.block_size = loaded.info.block_size;
-  stats.kv.block_bytes = loaded.store->layout().block_bytes();
+  stats.kv.block_bytes = static_cast<std::int64_t>(loaded.info.kv_bytes) / loaded.info.num_blocks;
+  publish_page_groups();
   stats.kv.table_entries = usage.table_entries;
   stats.kv.unfilled_slots = usage.unfilled_slots;
   stats.kv.preempted = core->num_preempted();
@@ -351,6 +354,20 @@ void Engine::State::publish() {
         break;
     }
   }
+}
+
+void Engine::State::publish_page_groups() {
+  const auto* manager = dynamic_cast<const VAttentionKvManager*>(&core->kv());
+  if (!manager) return;
+  const VAttentionKvManager::GroupUsage usage = manager->group_usage();
+  const attention::VirtualKvStore::Counters& counters = loaded.virtual_store->counters();
+  stats.kv.spare_blocks = usage.spare;
+  stats.kv.unmapped_blocks = usage.unmapped;
+  stats.kv.mappings = usage.mappings;
+  stats.kv.maps = counters.maps;
+  stats.kv.unmaps = counters.unmaps;
+  stats.kv.ahead_maps = counters.ahead_maps;
+  stats.kv.refused_maps = counters.refused;
 }
 
 /// Delivers what the step made. The statistics come first: whoever has seen a request's end finds it counted.
@@ -397,11 +414,16 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
       .queue_policy = options.queue_policy,
       .victim_policy = options.victim_policy,
       .prefix_cache = info.prefix_cache,
+      .kv_manager = info.kv_manager,
+      .tile_bytes = state->loaded.virtual_store ? state->loaded.virtual_store->tile_bytes() : 0,
+      .page_group_bytes = info.page_group_bytes,
+      .max_mappings = options.kv_max_mappings,
+      .num_idle_places = static_cast<std::int32_t>(info.max_batch_rows),
       .layer_groups = state->loaded.layer_groups,
   };
   QUIRE_TRY(state->core, EngineCore::create(core_options, state->log.get(),
                                             {state->loaded.hasher.get(), state->loaded.cache_domain}));
-  state->executor = std::make_unique<ModelExecutor>(*state->loaded.model, *state->loaded.store, *state->loaded.pool,
+  state->executor = std::make_unique<ModelExecutor>(*state->loaded.model, state->loaded.memory(), *state->loaded.pool,
                                                     info.cpu_tier, state->loaded.grouping, core_options.geometry());
   state->publish();
   State* raw = state.get();

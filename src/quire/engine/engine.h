@@ -29,21 +29,25 @@ namespace quire::engine {
 
 struct EngineOptions {
   std::string model_path;
-  int threads = 0;                       ///< 0: all cores this process may use
-  std::int64_t context = 0;              ///< tokens a request may have at most; 0: the model's own
-  std::uint64_t kv_memory_bytes = 0;     ///< 0: a share of the memory that the machine or the cgroup has free
-  std::string kv_type = "f16";           ///< f16, bf16, int8 or f32
-  std::int64_t block_size = 16;          ///< 8, 16, 32, 64 or 128 tokens
-  std::string kv_layout = "grouped";     ///< grouped: memory behind sliding windows is given back; or uniform
-  std::int64_t max_batch_tokens = 512;   ///< tokens computed in one step
-  std::int64_t max_batch_rows = 256;     ///< requests that run at once
-  std::int64_t max_waiting = 1024;       ///< requests in the queue; one more is refused
-  std::string cpu_tier;                  ///< empty: the best; else as QUIRE_CPU
-  bool prefix_cache = true;              ///< find and share prompt prefixes that were computed before
-  std::string repack_cache_dir;          ///< where packed weights are kept for the next start; empty: nowhere
-  bool reference_arithmetic = false;     ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
-  std::string command_log;               ///< a file to which the core's commands are written; empty: none
-  std::function<void(double)> progress;  ///< the fraction loaded; from the opening thread
+  int threads = 0;                      ///< 0: all cores this process may use
+  std::int64_t context = 0;             ///< tokens a request may have at most; 0: the model's own
+  std::uint64_t kv_memory_bytes = 0;    ///< 0: a share of the memory that the machine or the cgroup has free
+  std::string kv_type = "f16";          ///< f16, bf16, int8 or f32
+  std::int64_t block_size = 16;         ///< 8, 16, 32, 64 or 128 tokens
+  std::string kv_layout;                ///< grouped: memory behind sliding windows is given back; uniform: it is not;
+                                        ///< empty: grouped, with vattention uniform
+  std::int64_t max_batch_tokens = 512;  ///< tokens computed in one step
+  std::int64_t max_batch_rows = 256;    ///< requests that run at once
+  std::int64_t max_waiting = 1024;      ///< requests in the queue; one more is refused
+  std::string cpu_tier;                 ///< empty: the best; else as QUIRE_CPU
+  bool prefix_cache = true;             ///< find and share prompt prefixes that were computed before
+  std::string repack_cache_dir;         ///< where packed weights are kept for the next start; empty: nowhere
+  std::string kv_manager = "paged";     ///< paged, or vattention: contiguous KV, mapped on demand (kv/kv_manager.h)
+  std::int64_t kv_page_group = 256 << 10;  ///< vattention: bytes mapped at a time, 64 KiB to 2 MiB, a power of two
+  std::int32_t kv_max_mappings = 64'000;   ///< vattention: of the process; Linux allows 65,530 unless told otherwise
+  bool reference_arithmetic = false;       ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
+  std::string command_log;                 ///< a file to which the core's commands are written; empty: none
+  std::function<void(double)> progress;    ///< the fraction loaded; from the opening thread
 
   /// Who is served first, and who gives up memory when it runs out; sched/policy.h has the names.
   std::string queue_policy = "fcfs", victim_policy = "latest-arrived";
@@ -65,10 +69,12 @@ struct EngineInfo {
   std::int64_t layers_per_group = 0;
   std::int64_t kv_bytes_per_token = 0;  ///< in all groups; windows give a part of it back
   std::int64_t blocks_per_request = 0;  ///< the most that a request of full context holds at once
-  std::int64_t longest_request = 0;     ///< tokens of one request that fill the pool
-  double load_seconds = 0;              ///< from open() to here
-  double weights_seconds = 0;           ///< of these: packing the weights, or mapping packed ones
-  model::RepackReport repack;           ///< where packed weights came from
+  std::string kv_manager;
+  std::int64_t page_group_bytes = 0;  ///< vattention, whose blocks these are; else 0
+  std::int64_t kv_tokens = 0;         ///< longest request that the pool can hold
+  double load_seconds = 0;            ///< from open() to here
+  double weights_seconds = 0;         ///< of these: packing the weights, or mapping packed ones
+  model::RepackReport repack;         ///< where packed weights came from
   std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
   std::uint64_t free_memory_bytes = 0;  ///< when the engine was opened
   std::string kv_memory_why;            ///< how kv_bytes was chosen
@@ -87,6 +93,12 @@ struct KvStats {
   std::int64_t preempted = 0;           ///< requests that wait to resume
   std::uint64_t copied_blocks = 0;      ///< copy-on-write, and partly cached blocks
   std::uint64_t recomputed_tokens = 0;  ///< positions computed again after a preemption
+
+  // vattention, whose blocks are page-groups; else 0.
+  std::int64_t spare_blocks = 0;     ///< mapped, but held by nobody: left by ended requests, or mapped ahead
+  std::int64_t unmapped_blocks = 0;  ///< mapped nowhere
+  std::int64_t mappings = 0;         ///< of the process, at most
+  std::uint64_t maps = 0, unmaps = 0, ahead_maps = 0, refused_maps = 0;  ///< system calls; refused by the kernel
 };
 
 /// A snapshot for metrics. Counters only rise.

@@ -1,5 +1,6 @@
 #include "quire/engine/model_executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -19,9 +20,10 @@ std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, s
 
 }  // namespace
 
-ModelExecutor::ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier,
+ModelExecutor::ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier,
                              const model::LayerGrouping& grouping, const GroupGeometry& geometry)
-    : model_(model), store_(store), pool_(pool), ops_(ops::vector_ops(tier)), grouping_(grouping), tables_(geometry) {
+    : model_(model), memory_(memory), pool_(pool), ops_(ops::vector_ops(tier)), grouping_(grouping), tables_(geometry) {
+  if (memory.contiguous()) places_.emplace(*memory.contiguous());
   scratch_.resize(static_cast<std::size_t>(pool.num_threads()));
 }
 
@@ -43,7 +45,7 @@ void ModelExecutor::lay_out(const BatchPlan& plan) {
   chunks_.clear();
   for (std::size_t group = 0; group < tables_.geometry().num_groups(); ++group)
     for (const PlanRow& row : plan.rows)
-      chunks_.push_back({tables_.table(row.sequence, group), row.begin, row.num_tokens, row.token_offset});
+      chunks_.push_back({tables_.table(row.sequence, group), row.begin, row.num_tokens, row.token_offset, row.place});
   logit_rows_.clear();
   logit_row_infos_.clear();
   row_requests_.clear();
@@ -68,31 +70,72 @@ void ModelExecutor::lay_out(const BatchPlan& plan) {
 
 StepResult ModelExecutor::execute(const BatchPlan& plan) {
   const auto start = std::chrono::steady_clock::now();
-  tables_.apply(plan);
-  for (const BlockCopy& copy : plan.copies) store_.copy_block(copy.from, copy.to);
-  lay_out(plan);
-  if (!plan.rows.empty()) {
-    const model::ForwardInput input{
-        .tokens = plan.tokens,
-        .chunks = chunks_,
-        .logit_rows = logit_rows_,
-        .on_logits = [this, &plan](Worker& worker, const model::LogitsSlice& slice) { consume(worker, plan, slice); },
-        .grouping = &grouping_,
-    };
-    const model::ForwardOutput output = model_.forward(pool_, store_, input);
-    for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-      const PlanRow& row = plan.rows[r];
-      for (std::int32_t t = 0; t < row.num_tokens; ++t) {
-        if (output.row_failed[static_cast<std::size_t>(row.token_offset + t)] != 0) results_[r].failed = true;
-      }
-      if (!row.samples || results_[r].failed) continue;
-      row_requests_[r]->sampler.observe(results_[r].token);
-      ++row_requests_[r]->num_sampled;
-    }
+  apply(plan);
+  std::vector<bool> is_refused(plan.rows.size(), false);
+  for (std::size_t r = 0; places_ && r < plan.rows.size(); ++r) is_refused[r] = !places_->is_ready(plan.rows[r]);
+  if (std::find(is_refused.begin(), is_refused.end(), true) == is_refused.end()) {
+    compute(plan);
+  } else {
+    compute_without(plan, is_refused);
   }
-  tables_.forget_passed(plan);
+  if (!places_) tables_.forget_passed(plan);
   const auto elapsed = std::chrono::steady_clock::now() - start;
   return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
+}
+
+/// Brings tables and memory to what the plan's rows expect.
+void ModelExecutor::apply(const BatchPlan& plan) {
+  if (places_) return places_->apply(plan);
+  tables_.apply(plan);
+  for (const BlockCopy& copy : plan.copies) memory_.paged()->copy_block(copy.from, copy.to);
+}
+
+/// The step without the rows whose memory the kernel has refused; those fail.
+void ModelExecutor::compute_without(const BatchPlan& plan, const std::vector<bool>& is_refused) {
+  BatchPlan rest;
+  rest.step = plan.step;
+  std::vector<std::size_t> kept;
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    if (is_refused[r]) continue;
+    PlanRow row = plan.rows[r];
+    const auto first = plan.tokens.begin() + row.token_offset;
+    row.token_offset = rest.num_tokens();
+    rest.tokens.insert(rest.tokens.end(), first, first + row.num_tokens);
+    rest.rows.push_back(row);
+    kept.push_back(r);
+  }
+  compute(rest);
+  std::vector<RowResult> results(plan.rows.size());
+  std::vector<RowOutput> outputs(plan.rows.size());
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) results[r].failed = is_refused[r];
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    results[kept[i]] = results_[i];
+    outputs[kept[i]] = std::move(outputs_[i]);
+  }
+  results_ = std::move(results);
+  outputs_ = std::move(outputs);
+}
+
+void ModelExecutor::compute(const BatchPlan& plan) {
+  lay_out(plan);
+  if (plan.rows.empty()) return;
+  const model::ForwardInput input{
+      .tokens = plan.tokens,
+      .chunks = chunks_,
+      .logit_rows = logit_rows_,
+      .on_logits = [this, &plan](Worker& worker, const model::LogitsSlice& slice) { consume(worker, plan, slice); },
+      .grouping = &grouping_,
+  };
+  const model::ForwardOutput output = model_.forward(pool_, memory_, input);
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlanRow& row = plan.rows[r];
+    for (std::int32_t t = 0; t < row.num_tokens; ++t) {
+      if (output.row_failed[static_cast<std::size_t>(row.token_offset + t)] != 0) results_[r].failed = true;
+    }
+    if (!row.samples || results_[r].failed) continue;
+    row_requests_[r]->sampler.observe(results_[r].token);
+    ++row_requests_[r]->num_sampled;
+  }
 }
 
 void ModelExecutor::consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice) {

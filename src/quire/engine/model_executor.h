@@ -9,10 +9,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "quire/attention/kv_store.h"
+#include "quire/attention/kv_memory.h"
 #include "quire/base/thread_pool.h"
 #include "quire/core/executor.h"
 #include "quire/core/table_mirror.h"
+#include "quire/engine/place_mirror.h"
 #include "quire/engine/request.h"
 #include "quire/model/model.h"
 #include "quire/ops/vector_ops.h"
@@ -29,7 +30,7 @@ struct RowOutput {
 class ModelExecutor final : public Executor {
  public:
   /// All referred-to objects outlive the executor. `geometry` and `grouping` have the same groups.
-  ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier,
+  ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier,
                 const model::LayerGrouping& grouping, const GroupGeometry& geometry);
 
   /// Before the request's first row. `end_tokens` are those that end it; none is sampled before min_tokens.
@@ -59,17 +60,21 @@ class ModelExecutor final : public Executor {
     bool samples;
   };
 
+  void apply(const BatchPlan& plan);
+  void compute(const BatchPlan& plan);
+  void compute_without(const BatchPlan& plan, const std::vector<bool>& is_refused);
   void lay_out(const BatchPlan& plan);
   void consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice);
   void consume_row(const BatchPlan& plan, const LogitRow& row, std::span<const float> logits,
                    sampling::SamplerScratch& scratch);
 
   model::Model& model_;
-  attention::KvStore& store_;
+  attention::KvMemory memory_;
   ThreadPool& pool_;
   const ops::VectorOps& ops_;
   const model::LayerGrouping& grouping_;
-  TableMirror tables_;
+  TableMirror tables_;                 ///< of paged memory
+  std::optional<PlaceMirror> places_;  ///< of contiguous memory
   std::unordered_map<RequestId, RequestState> requests_;
   std::vector<sampling::SamplerScratch> scratch_;  ///< one for each worker
 

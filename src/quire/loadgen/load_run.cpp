@@ -96,7 +96,7 @@ class Run {
   void note_end(StreamReader& reader) {
     if (counting_) {
       result_.samples.push_back(std::move(reader.sample()));
-      if (options_.progress) options_.progress(result_.samples.size());
+      if (options_.progress) options_.progress({result_.samples.size(), client_.now_ns() - result_.begin_ns});
     }
     if (!counting_ || options_.loop == Loop::closed) send_next();
   }

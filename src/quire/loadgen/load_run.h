@@ -25,13 +25,18 @@ namespace quire::loadgen {
 
 enum class Loop { closed, open };
 
+struct LoadProgress {
+  std::uint64_t num_ended = 0;   ///< counted requests
+  std::uint64_t elapsed_ns = 0;  ///< since counting began
+};
+
 struct LoadOptions {
   Loop loop = Loop::closed;
   std::uint64_t num_clients = 1;  ///< closed loop, and warm-up
   std::uint64_t num_warmup = 0;
   std::uint64_t num_requests = ~std::uint64_t{0};  ///< counted ones, at most
   std::uint64_t duration_ns = 0;                   ///< no counted one begins later; 0: no limit
-  std::function<void(std::uint64_t num_ended)> progress;
+  std::function<void(const LoadProgress&)> progress;
 };
 
 struct LoadResult {
