@@ -99,8 +99,8 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->capture_default_str();
   command
       .add_option("--kv-layout", options.kv_layout,
-                  "grouped: give KV memory back behind sliding windows; uniform: keep it (default: grouped, with "
-                  "vattention uniform)")
+                  "grouped: give KV memory back behind sliding windows; uniform: keep it (default: grouped; with "
+                  "vattention or a RAM tier uniform)")
       ->check(CLI::IsMember({"grouped", "uniform"}));
   command
       .add_option("--kv-manager", options.kv_manager,
@@ -130,6 +130,18 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
           "Share prompt prefixes that were computed before: on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->default_str("on");
+  command
+      .add_option("--kv-ram-bytes", options.kv_ram_bytes,
+                  "Memory for KV blocks that the KV cache has no room for, as in 2GiB (default: none)")
+      ->transform(ByteCount());
+  command.add_option("--kv-swap-dir", options.kv_swap_dir,
+                     "Directory for KV blocks in files: the prefix cache survives a restart");
+  command.add_option("--kv-swap-bytes", options.kv_swap_bytes, "Size of all KV block files at most (default: 4GiB)")
+      ->transform(ByteCount());
+  command.add_flag("--kv-swap-compression", options.kv_swap_compression, "Write KV block files compressed (zstd)");
+  command.add_option("--preemption", options.preemption, "What becomes of the KV of a request that has to yield")
+      ->check(CLI::IsMember({"auto", "swap", "recompute"}))
+      ->capture_default_str();
   command.add_option("--max-batch-tokens", options.max_batch_tokens, "Tokens computed in one step at most")
       ->check(positive)
       ->capture_default_str();

@@ -148,6 +148,13 @@ std::string summary_text(const engine::EngineInfo& info, const std::string& name
                        info.kv_type, ", ", info.kv_bytes_per_token, " bytes a token"));
   if (grouped) line("", cat(info.num_layer_groups, " layer groups; memory behind sliding windows is given back"));
   line("", cat(info.kv_memory_why, "; room for ", full, " full-length ", full == 1 ? "request" : "requests"));
+  if (info.kv_ram_blocks > 0)
+    line("kv tiers",
+         cat("RAM ", mebibytes(info.kv_ram_bytes), " = ", info.kv_ram_blocks, " blocks",
+             info.kv_swap_dir.empty() ? std::string(", no files")
+                                      : cat("; files in ", info.kv_swap_dir, ", up to ", mebibytes(info.kv_swap_bytes),
+                                            ", ", info.kv_swap_files_found, " found"),
+             "; preemption ", info.preemption));
   line("batch", cat("up to ", info.max_batch_tokens, " tokens and ", info.max_batch_rows, " requests a step, ",
                     max_waiting, " more may wait"));
   line("chat", chat ? "the model's own template" : "no template in the model: use /v1/completions");
@@ -179,6 +186,9 @@ std::string summary_json(const engine::EngineInfo& info, const std::vector<std::
   w.field("weights_from", weights_origin(info.repack));
   w.field("kv_bytes", info.kv_bytes).field("scratch_bytes", info.scratch_bytes);
   w.field("free_memory_bytes", info.free_memory_bytes).field("kv_memory_why", info.kv_memory_why);
+  w.field("kv_ram_bytes", info.kv_ram_bytes).field("kv_ram_blocks", info.kv_ram_blocks);
+  w.field("kv_swap_dir", info.kv_swap_dir).field("kv_swap_bytes", info.kv_swap_bytes);
+  w.field("kv_swap_files_found", info.kv_swap_files_found).field("preemption", info.preemption);
   w.field("max_batch_tokens", info.max_batch_tokens).field("max_batch_rows", info.max_batch_rows);
   w.field("chat_template", chat).end_object();
   return out + "\n";

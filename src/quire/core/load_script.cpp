@@ -351,8 +351,8 @@ std::string to_text(const LoadScript& script) {
   std::string text = cat("seed ", script.seed, ", ", script.num_commands(), " commands\n");
   text += cat("blocks ", o.num_blocks, " of ", o.block_size, ", context ", o.context_tokens, ", budget ",
               o.token_budget, ", rows ", o.max_rows, ", watermark ", o.watermark_blocks, ", ageing ", o.ageing_steps,
-              ", queue ", o.queue_policy, ", victim ", o.victim_policy, ", cache ", o.prefix_cache ? "on" : "off",
-              script.hash_collides ? ", colliding hash" : "");
+              ", queue ", o.queue_policy, ", victim ", o.victim_policy, ", steps ", o.step_composition, ", cache ",
+              o.prefix_cache ? "on" : "off", script.hash_collides ? ", colliding hash" : "");
   for (std::size_t group = 1; group < o.layer_groups.size(); ++group)
     text += cat(group == 1 ? ", windows 0 " : " ", o.layer_groups[group].window);
   text += "\n";

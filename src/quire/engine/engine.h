@@ -8,6 +8,7 @@
 // Thread-safety: all methods may be called from any thread. Callbacks run on the engine's thread: they must be quick
 // and must not call back into submit() or cancel() while holding a lock that another caller of the engine holds.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,7 +19,9 @@
 #include "quire/base/cpu.h"
 #include "quire/base/result.h"
 #include "quire/engine/request.h"
+#include "quire/kv/kv_manager.h"
 #include "quire/model/repack_cache.h"
+#include "quire/sched/preemption.h"
 
 namespace quire {
 class Tokenizer;
@@ -35,7 +38,7 @@ struct EngineOptions {
   std::string kv_type = "f16";          ///< f16, bf16, int8 or f32
   std::int64_t block_size = 16;         ///< 8, 16, 32, 64 or 128 tokens
   std::string kv_layout;                ///< grouped: memory behind sliding windows is given back; uniform: it is not;
-                                        ///< empty: grouped, with vattention uniform
+                                        ///< empty: grouped; with vattention or RAM tier uniform
   std::int64_t max_batch_tokens = 512;  ///< tokens computed in one step
   std::int64_t max_batch_rows = 256;    ///< requests that run at once
   std::int64_t max_waiting = 1024;      ///< requests in the queue; one more is refused
@@ -51,6 +54,14 @@ struct EngineOptions {
 
   /// Who is served first, and who gives up memory when it runs out; sched/policy.h has the names.
   std::string queue_policy = "fcfs", victim_policy = "latest-arrived";
+
+  /// KV tiers behind the pool (kv/kv_tiers.h); they need the prefix cache. What becomes of a victim's content:
+  /// sched/preemption.h.
+  std::uint64_t kv_ram_bytes = 0;                        ///< of the RAM tier; 0: none
+  std::string kv_swap_dir;                               ///< directory of block files; empty: none. Needs kv_ram_bytes
+  std::uint64_t kv_swap_bytes = std::uint64_t{4} << 30;  ///< of all block files
+  bool kv_swap_compression = false;                      ///< block files in zstd
+  std::string preemption = "auto";                       ///< auto, swap or recompute
 };
 
 /// What was loaded and chosen; for the start-up summary and GET /v1/models.
@@ -80,6 +91,12 @@ struct EngineInfo {
   std::string kv_memory_why;            ///< how kv_bytes was chosen
   std::int64_t max_batch_tokens = 0, max_batch_rows = 0;
   bool prefix_cache = false;
+  std::uint64_t kv_ram_bytes = 0;  ///< of the RAM tier; 0: there is none
+  std::int64_t kv_ram_blocks = 0;  ///< that it holds
+  std::string kv_swap_dir;         ///< empty: no files
+  std::uint64_t kv_swap_bytes = 0;
+  std::int64_t kv_swap_files_found = 0;  ///< blocks that an earlier process has left
+  std::string preemption;
   std::string chat_template_fault;  ///< why the file's chat template cannot be used; empty: there is none, or it can
 };
 
@@ -93,6 +110,9 @@ struct KvStats {
   std::int64_t preempted = 0;           ///< requests that wait to resume
   std::uint64_t copied_blocks = 0;      ///< copy-on-write, and partly cached blocks
   std::uint64_t recomputed_tokens = 0;  ///< positions computed again after a preemption
+  std::array<std::uint64_t, kNumPreemptionKinds> preemptions_by{};  ///< by PreemptionKind
+  KvTierCounters tiers;
+  std::uint64_t ram_bytes = 0, file_bytes = 0;  ///< of the RAM tier; of all block files
 
   // vattention, whose blocks are page-groups; else 0.
   std::int64_t spare_blocks = 0;     ///< mapped, but held by nobody: left by ended requests, or mapped ahead
@@ -158,6 +178,7 @@ class Engine {
 
  private:
   struct State;
+  static Result<void> open_tiers(const EngineOptions& options, State& state);
   explicit Engine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

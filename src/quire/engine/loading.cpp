@@ -10,6 +10,7 @@
 #include "quire/engine/tokenizer_data.h"
 #include "quire/kv/vattention_kv_manager.h"
 #include "quire/sched/policy.h"
+#include "quire/sched/preemption.h"
 
 namespace quire::engine {
 namespace {
@@ -28,6 +29,22 @@ std::int64_t num_places(const EngineOptions& options) { return 2 * options.max_b
 Result<void> check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) {
   if (low <= value && value <= high) return {};
   return fail(name, " is ", value, "; wanted ", low, " to ", high);
+}
+
+/// What does not go together, by the names of the flags.
+Result<void> check_tiers(const EngineOptions& options) {
+  QUIRE_TRY(const PreemptionMode mode, parse_preemption(options.preemption));
+  const bool has_ram = options.kv_ram_bytes > 0;
+  if (has_ram && !options.prefix_cache) return fail("--kv-ram-bytes needs the prefix cache; found --prefix-cache off");
+  if (!options.kv_swap_dir.empty() && !has_ram) return fail("--kv-swap-dir needs --kv-ram-bytes, which is not given");
+  if (!options.kv_swap_dir.empty() && options.kv_swap_bytes == 0) return fail("--kv-swap-bytes is 0; wanted a size");
+  if (options.kv_swap_compression && options.kv_swap_dir.empty())
+    return fail("--kv-swap-compression needs --kv-swap-dir, which is not given");
+  if (mode == PreemptionMode::swap && !has_ram)
+    return fail("--preemption swap needs --kv-ram-bytes, which is not given");
+  if (has_ram && options.kv_manager != "paged")
+    return fail("--kv-ram-bytes cannot be combined with --kv-manager ", options.kv_manager, "; wanted paged");
+  return {};
 }
 
 /// What vAttention can be combined with.
@@ -59,6 +76,7 @@ Result<void> check(const EngineOptions& options) {
   }
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return policy.error();
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return policy.error();
+  QUIRE_TRY_VOID(check_tiers(options));
   QUIRE_TRY_VOID(check_range("context", options.context, 0, std::int64_t{1} << 30));
   return {};
 }
@@ -66,10 +84,12 @@ Result<void> check(const EngineOptions& options) {
 /// Grouped, where nothing else is said and nothing speaks against it.
 Result<model::KvArrangement> choose_arrangement(const EngineOptions& options) {
   const bool is_vattention = options.kv_manager == "vattention";
-  if (options.kv_layout.empty()) return is_vattention ? model::KvArrangement::uniform : model::KvArrangement::grouped;
+  const bool is_single = is_vattention || options.kv_ram_bytes > 0;
+  if (options.kv_layout.empty()) return is_single ? model::KvArrangement::uniform : model::KvArrangement::grouped;
   QUIRE_TRY(const model::KvArrangement arrangement, model::parse_kv_arrangement(options.kv_layout));
-  if (is_vattention && arrangement == model::KvArrangement::grouped)
-    return fail("KV layout grouped cannot be combined with the KV manager vattention; wanted uniform");
+  if (is_single && arrangement == model::KvArrangement::grouped)
+    return fail("KV layout grouped cannot be combined with ",
+                is_vattention ? "the KV manager vattention" : "a RAM tier (--kv-ram-bytes)", "; wanted uniform");
   return arrangement;
 }
 
@@ -167,6 +187,25 @@ Result<void> make_virtual_store(const attention::KvLayout& layout, const EngineO
   return {};
 }
 
+/// Chooses the RAM tier: as asked.
+Result<void> plan_ram(const EngineOptions& options, std::int64_t block_bytes, EngineInfo& info) {
+  info.preemption = options.preemption;
+  if (options.kv_ram_bytes == 0) return {};
+  constexpr std::uint64_t kMaxBlocks = 1 << 22;
+  const std::uint64_t num_blocks = options.kv_ram_bytes / static_cast<std::uint64_t>(block_bytes);
+  if (num_blocks < 1)
+    return fail("--kv-ram-bytes is ", options.kv_ram_bytes, ", less than one block of ", block_bytes, " bytes");
+  if (info.free_memory_bytes != 0 && options.kv_ram_bytes + info.kv_bytes > info.free_memory_bytes)
+    return fail("a RAM tier of ", gib(options.kv_ram_bytes), " was asked for, beside a KV pool of ", gib(info.kv_bytes),
+                "; ", gib(info.free_memory_bytes), " are free");
+  info.kv_ram_blocks = static_cast<std::int64_t>(std::min(num_blocks, kMaxBlocks));
+  info.kv_ram_bytes = static_cast<std::uint64_t>(info.kv_ram_blocks * block_bytes);
+  if (options.kv_swap_dir.empty()) return {};
+  info.kv_swap_dir = options.kv_swap_dir;
+  info.kv_swap_bytes = options.kv_swap_bytes;
+  return {};
+}
+
 /// The pool's memory is touched now: a machine that cannot give it fails here, not in the middle of a request.
 void touch(ThreadPool& pool, attention::KvStore& store) {
   constexpr std::int64_t kPage = 4096;
@@ -249,6 +288,7 @@ Result<Loaded> load(const EngineOptions& options) {
                                static_cast<std::int32_t>(options.max_batch_tokens));
   info.kv_bytes_per_token = layout.block_bytes() * loaded.grouping.num_groups() / layout.block_size;
   QUIRE_TRY_VOID(plan_kv(options, is_vattention ? page_groups_of(layout, options) : blocks_of(layout, geometry), info));
+  QUIRE_TRY_VOID(plan_ram(options, layout.block_bytes(), info));
   if (is_vattention) {
     QUIRE_TRY_VOID(make_virtual_store(layout, options, loaded));
   } else {

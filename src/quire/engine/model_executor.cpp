@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "quire/base/check.h"
+#include "quire/base/checked.h"
 
 namespace quire::engine {
 namespace {
@@ -20,11 +21,16 @@ std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, s
 
 }  // namespace
 
-ModelExecutor::ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier,
-                             const model::LayerGrouping& grouping, const GroupGeometry& geometry)
-    : model_(model), memory_(memory), pool_(pool), ops_(ops::vector_ops(tier)), grouping_(grouping), tables_(geometry) {
-  if (memory.contiguous()) places_.emplace(*memory.contiguous());
-  scratch_.resize(static_cast<std::size_t>(pool.num_threads()));
+ModelExecutor::ModelExecutor(const ExecutorParts& parts)
+    : model_(parts.model),
+      memory_(parts.memory),
+      tiers_(parts.tiers),
+      pool_(parts.pool),
+      ops_(ops::vector_ops(parts.tier)),
+      grouping_(parts.grouping),
+      tables_(parts.geometry) {
+  if (memory_.contiguous()) places_.emplace(*memory_.contiguous());
+  scratch_.resize(static_cast<std::size_t>(pool_.num_threads()));
 }
 
 void ModelExecutor::add(RequestId id, const GenerateRequest& request, std::vector<TokenId> end_tokens) {
@@ -83,10 +89,35 @@ StepResult ModelExecutor::execute(const BatchPlan& plan) {
   return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
 }
 
+std::int64_t ModelExecutor::measure_token_ns(std::int32_t max_tokens) {
+  constexpr std::int32_t kTokens = 64;
+  constexpr RequestId kRequest{~std::uint64_t{0}};
+  constexpr SequenceId kSequence{~std::uint64_t{0}};
+  const auto block_size = static_cast<std::int32_t>(memory_.paged()->layout().block_size);
+  const auto num_blocks = static_cast<std::int32_t>(memory_.paged()->num_blocks()) - 1;
+  BatchPlan plan;
+  plan.tokens.assign(static_cast<std::size_t>(std::min({kTokens, max_tokens, num_blocks * block_size})), TokenId{0});
+  PlanRow row{.sequence = kSequence, .request = kRequest, .num_tokens = plan.num_tokens()};
+  row.num_new_blocks = static_cast<std::int32_t>(ceil_div(row.num_tokens, block_size));
+  row.logits_begin = row.num_tokens;
+  row.is_prefill = true;
+  plan.rows.push_back(row);
+  for (std::int32_t i = 1; i <= row.num_new_blocks; ++i)
+    plan.new_blocks.push_back(BlockId{static_cast<std::uint32_t>(i)});
+  add(kRequest, GenerateRequest{}, {});
+  const StepResult result = execute(plan);
+  BatchPlan end;
+  end.dropped.push_back(kSequence);
+  execute(end);
+  remove(kRequest);
+  return static_cast<std::int64_t>(result.elapsed_ns) / row.num_tokens;
+}
+
 /// Brings tables and memory to what the plan's rows expect.
 void ModelExecutor::apply(const BatchPlan& plan) {
   if (places_) return places_->apply(plan);
   tables_.apply(plan);
+  if (tiers_) tiers_->start(plan.tiers);
   for (const BlockCopy& copy : plan.copies) memory_.paged()->copy_block(copy.from, copy.to);
 }
 

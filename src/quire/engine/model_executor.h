@@ -15,6 +15,7 @@
 #include "quire/core/table_mirror.h"
 #include "quire/engine/place_mirror.h"
 #include "quire/engine/request.h"
+#include "quire/engine/tier_store.h"
 #include "quire/model/model.h"
 #include "quire/ops/vector_ops.h"
 #include "quire/sampling/sampler.h"
@@ -27,17 +28,29 @@ struct RowOutput {
   std::vector<ScoreRow> scores;  ///< rising positions
 };
 
+/// What an executor works with; all referred-to objects outlive it.
+struct ExecutorParts {
+  model::Model& model;
+  attention::KvMemory memory;
+  ThreadPool& pool;
+  CpuTier tier;
+  const model::LayerGrouping& grouping;
+  GroupGeometry geometry;  ///< of the same groups
+  TierStore* tiers;        ///< may be null; needs paged memory
+};
+
 class ModelExecutor final : public Executor {
  public:
-  /// All referred-to objects outlive the executor. `geometry` and `grouping` have the same groups.
-  ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier,
-                const model::LayerGrouping& grouping, const GroupGeometry& geometry);
+  explicit ModelExecutor(const ExecutorParts& parts);
 
   /// Before the request's first row. `end_tokens` are those that end it; none is sampled before min_tokens.
   void add(RequestId id, const GenerateRequest& request, std::vector<TokenId> end_tokens);
   void remove(RequestId id);
 
   StepResult execute(const BatchPlan& plan) override;
+
+  /// Time to compute a token of a prefill, by a short one in the pool's first blocks. Before the first plan.
+  std::int64_t measure_token_ns(std::int32_t max_tokens);
 
   /// One for each row of the last plan.
   std::span<RowOutput> outputs() { return outputs_; }
@@ -70,6 +83,7 @@ class ModelExecutor final : public Executor {
 
   model::Model& model_;
   attention::KvMemory memory_;
+  TierStore* tiers_;
   ThreadPool& pool_;
   const ops::VectorOps& ops_;
   const model::LayerGrouping& grouping_;

@@ -154,6 +154,14 @@ TEST(LayerGroups, AForkMayRepeatTheLastPosition) {
   }
 }
 
+/// Whether it may be forked one position before its end: a fork that has repeated none has no position to spare.
+bool has_one_to_spare(const PagedKvManager& manager, SequenceId sequence) {
+  const std::int64_t at = std::max<std::int64_t>(0, manager.reserved_tokens(sequence) - 1);
+  for (std::size_t group = 0; group < manager.geometry().num_groups(); ++group)
+    if (manager.find_table(sequence, group)->first_held > manager.geometry().first_needed(group, at)) return false;
+  return true;
+}
+
 std::vector<LayerGroup> random_groups(Rng& rng) {
   std::vector<LayerGroup> groups = {LayerGroup{}};
   for (std::int64_t i = rng.between(1, 3); i > 0; --i)
@@ -178,7 +186,9 @@ TEST(LayerGroups, RandomOperationsAgreeWithTheNaiveModel) {
       } else if (kind <= 6) {
         checker.run_plan({{any(), rng.between(0, 20)}, {any(), rng.between(-1, 3)}}, rng.chance(0.8));
       } else if (kind <= 8 && live.size() < 8) {
-        checker.fork(any(), SequenceId{next++}, rng.between(0, 1));
+        const SequenceId parent = any();
+        const bool repeats = rng.chance(0.5) && has_one_to_spare(checker.manager(), parent);
+        checker.fork(parent, SequenceId{next++}, repeats ? 1 : 0);
       } else {
         checker.release(any());
       }
@@ -217,7 +227,9 @@ TEST(LayerGroups, RandomRunsWithACacheReadOnlyTheirOwnTokens) {
       } else if (kind <= 6) {
         checker.grow({any()}, rng.between(1, 20));
       } else if (kind == 7) {
-        checker.fork(any(), SequenceId{next++}, random_tokens(), rng.between(0, 1));
+        const SequenceId parent = any();
+        const bool repeats = rng.chance(0.5) && has_one_to_spare(checker.manager(), parent);
+        checker.fork(parent, SequenceId{next++}, random_tokens(), repeats ? 1 : 0);
       } else {
         checker.release(any());
       }

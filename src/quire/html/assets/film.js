@@ -62,7 +62,7 @@ function drawFilm(figure) {
   figure.stateColours = data.states.map(stateColour);
   figure.ownerColours = kOwnerSeries.map(seriesColour);
   timelineChart(figure, {
-    endSeconds: figure.endSeconds, yAxis: { label: "block", unit: "" }, yRange: [0, Math.max(blocks.length, 1)],
+    timeRange: [0, figure.endSeconds], yAxis: { label: "block", unit: "" }, yRange: [0, Math.max(blocks.length, 1)],
     yTick: (value) => (Number.isInteger(value) ? kWhole.format(value * data.every) : ""),
     paint: (ctx, x, y) => paintFilm(figure, ctx, x, y),
     cursor: () => ({ x: figure.seconds, low: figure.block, high: figure.block === undefined ? undefined : figure.block + 1 }),
