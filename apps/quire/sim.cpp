@@ -44,6 +44,9 @@ void add_sim(CLI::App& app, Action& chosen) {
       app.add_subcommand("sim", "Simulations in virtual time, on the engine's own scheduler and memory manager");
   sim->require_subcommand(1);
   add_sim_exercise(*sim, chosen);
+  add_sim_paper(*sim, chosen);
+  add_sim_run(*sim, chosen);
+  add_sim_trace(*sim, chosen);
 }
 
 }  // namespace quire::cli

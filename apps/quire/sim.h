@@ -27,5 +27,8 @@ Result<void> write_sim_json(const SimFlags& flags, const json::Object& report);
 int run_sim(const std::function<Result<void>()>& action);
 
 void add_sim_exercise(CLI::App& sim, Action& chosen);
+void add_sim_paper(CLI::App& sim, Action& chosen);
+void add_sim_run(CLI::App& sim, Action& chosen);
+void add_sim_trace(CLI::App& sim, Action& chosen);
 
 }  // namespace quire::cli

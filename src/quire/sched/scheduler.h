@@ -1,7 +1,7 @@
 #pragma once
 // Scheduler: live requests, and what each step computes.
 //
-// A step, in this order:
+// A step, in this order (that is step composition "mixed"; step_composition.h has the others):
 //   1. every running request in decode gets a row of one token;
 //   2. running prefills are candidates for the rest of the token budget;
 //   3. if nothing had to be preempted, requests of the queue join them, in order, while
@@ -72,6 +72,7 @@
 #include "quire/sched/policy.h"
 #include "quire/sched/preemption.h"
 #include "quire/sched/request.h"
+#include "quire/sched/step_composition.h"
 
 namespace quire {
 
@@ -236,6 +237,7 @@ class Scheduler {
   const CoreOptions options_;
   const std::unique_ptr<QueuePolicy> queue_policy_;
   const std::unique_ptr<VictimPolicy> victim_policy_;
+  const StepComposition composition_;
   const PreemptionMode preemption_mode_;
   const ServedBefore served_before_;
   const std::int32_t max_running_;
