@@ -4,6 +4,7 @@
 #include "bench/decision_sections.h"
 #include "bench/layer_group_sections.h"
 #include "bench/prompt_sections.h"
+#include "bench/serving_sections.h"
 #include "bench/tier_sections.h"
 #include "bench/vattention_sections.h"
 
@@ -20,6 +21,7 @@ constexpr Section kSections[] = {
     {"layer-groups", layer_group_memory},
     {"prefix-hit", prefix_hit},
     {"warm-prompt", warm_prompt},
+    {"serving", paged_against_reserved},
     {"fork", sequence_fork},
     {"allocation", block_allocation},
     {"scheduler-step", scheduler_step},

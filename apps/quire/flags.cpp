@@ -104,8 +104,9 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->check(CLI::IsMember({"grouped", "uniform"}));
   command
       .add_option("--kv-manager", options.kv_manager,
-                  "How KV memory is managed: paged, or vattention (contiguous, mapped on demand)")
-      ->check(CLI::IsMember({"paged", "vattention"}))
+                  "How KV memory is managed: paged, vattention (contiguous, mapped on demand) or, for comparison, "
+                  "reserved (the whole --ctx for every request, nothing shared)")
+      ->check(CLI::IsMember({"paged", "vattention", "reserved"}))
       ->capture_default_str();
   command
       .add_option_function<std::uint64_t>(

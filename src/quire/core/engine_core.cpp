@@ -4,6 +4,7 @@
 #include "quire/core/command_log.h"
 #include "quire/core/command_log_records.h"
 #include "quire/kv/paged_kv_manager.h"
+#include "quire/kv/reserved_kv_manager.h"
 #include "quire/kv/vattention_kv_manager.h"
 #include "quire/sched/scheduler.h"
 
@@ -22,6 +23,8 @@ void record(CommandSink* sink, Put put, const Args&... args) {
 std::unique_ptr<KvManager> make_kv_manager(const CoreOptions& options, const CacheIdentity& identity) {
   const auto cache = options.prefix_cache ? std::optional(identity) : std::nullopt;
   if (options.is_vattention()) return std::make_unique<VAttentionKvManager>(options.vattention(), cache);
+  if (options.is_reserved())
+    return std::make_unique<ReservedKvManager>(options.num_blocks, options.block_size, options.context_tokens);
   return std::make_unique<PagedKvManager>(options.num_blocks, options.geometry(), cache,
                                           TierOptions{options.kv_ram_frames, options.kv_files});
 }

@@ -488,6 +488,7 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
       .context_tokens = static_cast<std::int32_t>(info.context),
       .token_budget = static_cast<std::int32_t>(info.max_batch_tokens),
       .max_rows = static_cast<std::int32_t>(info.max_batch_rows),
+      .watermark_blocks = info.kv_manager == "reserved" ? 0 : -1,  // nobody there ever needs more than it has
       .queue_policy = options.queue_policy,
       .victim_policy = options.victim_policy,
       .prefix_cache = info.prefix_cache,

@@ -45,7 +45,9 @@ struct EngineOptions {
   std::string cpu_tier;                 ///< empty: the best; else as QUIRE_CPU
   bool prefix_cache = true;             ///< find and share prompt prefixes that were computed before
   std::string repack_cache_dir;         ///< where packed weights are kept for the next start; empty: nowhere
-  std::string kv_manager = "paged";     ///< paged, or vattention: contiguous KV, mapped on demand (kv/kv_manager.h)
+  /// paged; vattention: contiguous KV, mapped on demand; reserved: the whole context for every sequence, nothing
+  /// shared, for comparison.
+  std::string kv_manager = "paged";
   std::int64_t kv_page_group = 256 << 10;  ///< vattention: bytes mapped at a time, 64 KiB to 2 MiB, a power of two
   std::int32_t kv_max_mappings = 64'000;   ///< vattention: of the process; Linux allows 65,530 unless told otherwise
   bool reference_arithmetic = false;       ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)

@@ -71,8 +71,8 @@ Result<void> check(const EngineOptions& options) {
   QUIRE_TRY_VOID(check_range("max waiting", options.max_waiting, 1, 1'000'000));
   if (options.kv_manager == "vattention") {
     QUIRE_TRY_VOID(check_vattention(options));
-  } else if (options.kv_manager != "paged") {
-    return fail("KV manager is '", options.kv_manager, "'; wanted paged or vattention");
+  } else if (options.kv_manager != "paged" && options.kv_manager != "reserved") {
+    return fail("KV manager is '", options.kv_manager, "'; wanted paged, vattention or reserved");
   }
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return policy.error();
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return policy.error();
@@ -83,13 +83,14 @@ Result<void> check(const EngineOptions& options) {
 
 /// Grouped, where nothing else is said and nothing speaks against it.
 Result<model::KvArrangement> choose_arrangement(const EngineOptions& options) {
-  const bool is_vattention = options.kv_manager == "vattention";
-  const bool is_single = is_vattention || options.kv_ram_bytes > 0;
+  const bool has_other_manager = options.kv_manager != "paged";
+  const bool is_single = has_other_manager || options.kv_ram_bytes > 0;
   if (options.kv_layout.empty()) return is_single ? model::KvArrangement::uniform : model::KvArrangement::grouped;
   QUIRE_TRY(const model::KvArrangement arrangement, model::parse_kv_arrangement(options.kv_layout));
   if (is_single && arrangement == model::KvArrangement::grouped)
     return fail("KV layout grouped cannot be combined with ",
-                is_vattention ? "the KV manager vattention" : "a RAM tier (--kv-ram-bytes)", "; wanted uniform");
+                has_other_manager ? cat("the KV manager ", options.kv_manager) : "a RAM tier (--kv-ram-bytes)",
+                "; wanted uniform");
   return arrangement;
 }
 
@@ -295,11 +296,11 @@ Result<Loaded> load(const EngineOptions& options) {
     loaded.store = std::make_unique<attention::KvStore>(layout, info.num_blocks + 1);
     touch(*loaded.pool, *loaded.store);
   }
-  if (options.prefix_cache) {
+  info.prefix_cache = options.prefix_cache && options.kv_manager != "reserved";  // which shares nothing
+  if (info.prefix_cache) {
     loaded.cache_domain =
         domain_digest(*loaded.hasher, {*file_digest, layout, loaded.grouping, options.reference_arithmetic});
   }
-  info.prefix_cache = options.prefix_cache;
 
   info.model_name = config.name.empty() ? config.architecture : config.name;
   info.architecture = config.architecture;

@@ -1,6 +1,7 @@
 #include "quire/sched/options.h"
 
 #include "quire/base/cat.h"
+#include "quire/base/checked.h"
 #include "quire/kv/paged_kv_manager.h"
 #include "quire/sched/policy.h"
 #include "quire/sched/preemption.h"
@@ -57,10 +58,20 @@ Result<void> check_bytes(const char* name, std::int64_t value) {
   return {};
 }
 
+Result<void> check_reserved(const CoreOptions& options) {
+  if (options.prefix_cache || options.layer_groups.size() > 1)
+    return fail("option kv_manager is reserved; it has neither prefix_cache nor layer_groups");
+  if (ceil_div(options.context_tokens, options.block_size) > options.num_blocks)
+    return fail("option kv_manager is reserved; num_blocks is ", options.num_blocks, ", and one sequence of ",
+                options.context_tokens, " tokens reserves ", ceil_div(options.context_tokens, options.block_size));
+  return {};
+}
+
 Result<void> check_kv_manager(const CoreOptions& options) {
   if (options.kv_manager == "paged") return {};
+  if (options.is_reserved()) return check_reserved(options);
   if (!options.is_vattention())
-    return fail("option kv_manager is '", options.kv_manager, "'; it must be paged or vattention");
+    return fail("option kv_manager is '", options.kv_manager, "'; it must be paged, vattention or reserved");
   if (options.block_size != kKvTileTokens)
     return fail("option block_size is ", options.block_size, "; with vattention it must be ", kKvTileTokens);
   if (options.layer_groups.size() > 1)

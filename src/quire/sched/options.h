@@ -26,7 +26,8 @@ struct CoreOptions {
   std::string step_composition = "mixed";        ///< sched/step_composition.h
   bool prefix_cache = false;                     ///< find prefixes that were computed before; see kv/kv_manager.h
 
-  std::string kv_manager = "paged";  ///< paged, or vattention (kv/vattention_kv_manager.h)
+  std::string kv_manager = "paged";  ///< paged, vattention (kv/vattention_kv_manager.h) or reserved: the whole context
+                                     ///< for every sequence (kv/reserved_kv_manager.h)
 
   // For vattention, where num_blocks are page-groups and block_size is that of keys: kKvTileTokens.
   std::int64_t tile_bytes = 0;         ///< of kKvTileTokens tokens, in one tensor; >= 1
@@ -46,6 +47,7 @@ struct CoreOptions {
 
   GroupGeometry geometry() const { return {block_size, layer_groups, token_budget}; }
   bool is_vattention() const { return kv_manager == "vattention"; }
+  bool is_reserved() const { return kv_manager == "reserved"; }
   PageGroupGeometry page_groups() const { return {tile_bytes, page_group_bytes, num_kv_tensors}; }
   VAttentionOptions vattention() const;
   /// Longest sequence that the pool can hold.
