@@ -17,6 +17,7 @@ constexpr std::uint64_t kKeptSeeds[] = {1};
 struct Swarm {
   bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
   bool cache, shared_prefixes, salts, collisions, priorities;
+  bool branches, beams;
   explicit Swarm(Rng& rng)
       : cancels(rng.chance(0.5)),
         finishes(rng.chance(0.3)),
@@ -29,7 +30,9 @@ struct Swarm {
         shared_prefixes(rng.chance(0.8)),
         salts(rng.chance(0.3)),
         collisions(rng.chance(0.15)),
-        priorities(rng.chance(0.5)) {}
+        priorities(rng.chance(0.5)),
+        branches(rng.chance(0.5)),
+        beams(rng.chance(0.4)) {}
 };
 
 std::string_view any_of(Rng& rng, std::span<const std::string_view> names) {
@@ -59,6 +62,18 @@ std::int32_t random_length(Rng& rng, const CoreOptions& options, std::int64_t li
   return static_cast<std::int32_t>(std::min(std::max<std::int64_t>(length, 1), limit));
 }
 
+void make_search(Rng& rng, CoreRequest& request) {
+  constexpr double kPenalties[] = {1, 1, 0, 0.5, 2, -1};
+  BeamParams& beams = request.beams.emplace();
+  beams.width = static_cast<std::int32_t>(rng.between(1, 5));
+  beams.num_returned = static_cast<std::int32_t>(rng.between(1, beams.width));
+  beams.length_penalty = kPenalties[rng.between(0, 5)];
+  beams.early_stopping = static_cast<EarlyStopping>(rng.between(0, 2));
+  request.num_branches = 1;
+  if (request.max_tokens.value_or(1) == 0) request.max_tokens = 1;
+  if (request.max_tokens && rng.chance(0.8)) request.max_tokens = std::min(*request.max_tokens, 20);
+}
+
 CoreRequest random_request(Rng& rng, const Swarm& swarm, const CoreOptions& options, std::uint64_t id,
                            std::int32_t vocabulary) {
   const std::int64_t room = std::min<std::int64_t>(options.context_tokens, options.pool_tokens());
@@ -76,6 +91,8 @@ CoreRequest random_request(Rng& rng, const Swarm& swarm, const CoreOptions& opti
   if (swarm.prompt_logits && rng.chance(0.5))
     request.logits_from =
         static_cast<std::int32_t>(rng.between(0, static_cast<std::int64_t>(request.prompt.size()) - 1));
+  if (swarm.branches && rng.chance(0.5)) request.num_branches = static_cast<std::int32_t>(rng.between(2, 5));
+  if (swarm.beams && rng.chance(0.4)) make_search(rng, request);
   return request;
 }
 
@@ -103,8 +120,8 @@ void inject(Rng& rng, const Swarm& swarm, ShadowRun& run, std::uint64_t num_subm
       EXPECT_FALSE(run.cancel(target)) << "a double cancel ended a request twice";
     }
   }
-  if (swarm.finishes && rng.chance(0.05)) run.finish(target);
-  if (swarm.failures && rng.chance(0.05)) run.fail_next_row(target);
+  if (swarm.finishes && rng.chance(0.05)) run.finish(target, static_cast<std::int32_t>(rng.between(0, 3)));
+  if (swarm.failures && rng.chance(0.05)) run.fail_next_row(target, static_cast<std::int32_t>(rng.between(0, 3)));
 }
 
 struct Totals {

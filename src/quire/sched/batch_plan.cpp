@@ -15,7 +15,8 @@ void add_row(Digest& digest, const PlanRow& row) {
   digest.add(pack(row.begin, row.num_tokens));
   digest.add(pack(row.token_offset, row.new_blocks_offset));
   digest.add(pack(row.num_new_blocks, row.logits_begin));
-  digest.add(std::uint64_t{row.samples} << 1 | std::uint64_t{row.is_prefill});
+  digest.add(pack(row.branch, row.num_outputs));
+  digest.add(std::uint64_t{row.ranked} << 2 | std::uint64_t{row.samples} << 1 | std::uint64_t{row.is_prefill});
 }
 
 }  // namespace

@@ -1,0 +1,99 @@
+#include "quire/sched/live_request.h"
+
+#include <algorithm>
+
+#include "quire/base/checked.h"
+
+namespace quire {
+namespace {
+
+std::int32_t common_prefix(const Branch& a, const Branch& b, std::int32_t at_least) {
+  const auto first =
+      std::mismatch(a.tokens.begin() + at_least, a.tokens.end(), b.tokens.begin() + at_least, b.tokens.end());
+  return static_cast<std::int32_t>(first.first - a.tokens.begin());
+}
+
+}  // namespace
+
+std::int32_t num_branches(const CoreRequest& request) {
+  return request.beams ? request.beams->width : request.num_branches;
+}
+
+std::int64_t blocks_needed(std::int64_t prompt_tokens, std::int64_t max_tokens, std::int64_t num_branches,
+                           std::int64_t block_size) {
+  if (max_tokens == 0) num_branches = 1;
+  return prompt_tokens / block_size + num_branches * ceil_div(prompt_tokens % block_size + max_tokens, block_size);
+}
+
+std::int64_t tokens_that_fit(const CoreOptions& options, std::int64_t prompt_tokens, std::int64_t num_branches) {
+  const std::int64_t size = options.block_size;
+  const std::int64_t own_blocks = (options.num_blocks - prompt_tokens / size) / num_branches;
+  return std::min(options.context_tokens - prompt_tokens, own_blocks * size - prompt_tokens % size);
+}
+
+bool LiveRequest::is_stop_token(TokenId token) const {
+  return std::binary_search(stop_tokens.begin(), stop_tokens.end(), token);
+}
+
+std::int32_t LiveRequest::rows() const {
+  return has_forked && !search ? static_cast<std::int32_t>(branches.size()) : num_branches;
+}
+
+std::int32_t LiveRequest::num_outputs() const {
+  if (search) return search->num_candidates();
+  return has_forked ? 1 : num_branches;
+}
+
+std::int64_t LiveRequest::largest_need(std::int32_t block_size) const {
+  return blocks_needed(view.prompt_tokens, max_tokens, num_branches, block_size);
+}
+
+std::int64_t LiveRequest::blocks_to_take(std::int32_t block_size) const {
+  std::int64_t num_blocks = 0;
+  for (const auto& branch : branches)
+    num_blocks += ceil_div(branch->num_tokens(), block_size) -
+                  (branch->memory ? ceil_div(branch->computed, block_size) : branch->fork_at / block_size);
+  // The first fork: all branches but one copy the prompt's unfilled block.
+  if (!has_forked && max_tokens > 0 && view.prompt_tokens % block_size != 0) num_blocks += num_branches - 1;
+  return num_blocks;
+}
+
+std::int64_t LiveRequest::blocks_held(std::int32_t block_size) const {
+  std::int64_t num_blocks = 0;
+  std::int64_t num_holders = 0;
+  for (const auto& branch : branches) {
+    num_blocks += ceil_div(branch->computed, block_size);
+    num_holders += branch->memory ? 1 : 0;
+  }
+  return num_holders < 2 ? num_blocks : num_blocks - (num_holders - 1) * (view.prompt_tokens / block_size);
+}
+
+bool LiveRequest::is_decode(const Branch& branch) const {
+  const auto at_its_end = [this](const Branch& b) { return b.memory && b.remaining() == 1 && num_generated_by(b) > 0; };
+  if (!at_its_end(branch)) return false;
+  return !search || std::all_of(branches.begin(), branches.end(), [&](const auto& b) { return at_its_end(*b); });
+}
+
+std::int32_t LiveRequest::prefill_left(const Branch& branch, std::int32_t begin) const {
+  return branch.num_tokens() - begin - (search && has_forked ? 1 : 0);
+}
+
+void LiveRequest::choose_sources() {
+  for (std::size_t i = 0; i < branches.size(); ++i) {
+    Branch& branch = *branches[i];
+    branch.source = nullptr;
+    branch.fork_at = 0;
+    branch.looked_up = false;
+    if (branch.memory) continue;
+    for (std::size_t j = 0; j < branches.size(); ++j) {
+      const Branch& other = *branches[j];
+      if (j == i || (j > i && !other.memory)) continue;
+      const std::int32_t common = std::min(common_prefix(branch, other, view.prompt_tokens), branch.num_tokens() - 1);
+      if (branch.source && common <= branch.fork_at) continue;
+      branch.source = &other;
+      branch.fork_at = common;
+    }
+  }
+}
+
+}  // namespace quire
