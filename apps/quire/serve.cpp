@@ -10,12 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <random>
 #include <thread>
 
 #include "quire/base/cat.h"
+#include "quire/engine/sha256_hasher.h"
 #include "quire/json/json.h"
 #include "quire/metrics/server_metrics.h"
 #include "quire/server/api.h"
@@ -174,7 +176,37 @@ std::function<void(double)> progress_line(const std::string& name) {
   };
 }
 
-server::ApiOptions api_options(const ServeOptions& options, std::function<std::int64_t()> num_connections) {
+/// Of --api-key and --api-key-file. Empty lines of the file are no keys.
+Result<server::ApiKeys> read_api_keys(const ServeOptions& options, const BlockHasher& hasher) {
+  std::vector<std::string> keys = options.api_keys;
+  if (!options.api_key_file.empty()) {
+    std::ifstream file(options.api_key_file);
+    if (!file) return fail(cat("--api-key-file: cannot read ", options.api_key_file));
+    const std::size_t num_given = keys.size();
+    for (std::string line; std::getline(file, line);) {
+      if (line.ends_with('\r')) line.pop_back();
+      if (!line.empty()) keys.push_back(line);
+    }
+    if (keys.size() == num_given) return fail(cat("--api-key-file: ", options.api_key_file, " has no key"));
+  }
+  return server::ApiKeys::create(keys, hasher);
+}
+
+/// False, with the reason said, if the host can be reached by others and that was not asked for.
+bool may_listen(const ServeOptions& options, bool needs_key) {
+  if (is_loopback(options.host)) return true;
+  if (!options.allow_remote) {
+    say(cat("error: --host ", options.host, " can be reached from other machines",
+            needs_key ? "" : ", and without --api-key the server asks nobody who they are",
+            "; add --allow-remote if that is what you want, or put a proxy in front of 127.0.0.1"));
+    return false;
+  }
+  if (!needs_key) say(cat("warning: anyone who can reach ", options.host, " can use this server: it has no --api-key"));
+  return true;
+}
+
+server::ApiOptions api_options(const ServeOptions& options, server::ApiKeys keys,
+                               std::function<std::int64_t()> num_connections) {
   auto random = std::make_shared<std::mt19937_64>();  // shared with copies of the function
   std::random_device device;
   random->seed((std::uint64_t{device()} << 32) ^ device());
@@ -182,6 +214,7 @@ server::ApiOptions api_options(const ServeOptions& options, std::function<std::i
       .model_names = model_names(options),
       .check_host = is_loopback(options.host),
       .allowed_hosts = options.allowed_hosts,
+      .keys = std::move(keys),
       .unix_time =
           [] {
             const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -224,15 +257,13 @@ bool drain(server::HttpServer& http, server::Api& api, engine::Engine& engine, i
 }  // namespace
 
 int serve(ServeOptions options) {
-  if (!is_loopback(options.host)) {
-    if (!options.allow_remote) {
-      say(cat("error: --host ", options.host,
-              " can be reached from other machines, and the server has no authentication; ",
-              "add --allow-remote if that is what you want, or put a proxy that checks users in front of 127.0.0.1"));
-      return 1;
-    }
-    say(cat("warning: anyone who can reach ", options.host, " can use this server: it has no authentication"));
+  auto hasher = engine::Sha256Hasher::create();
+  auto keys = hasher ? read_api_keys(options, **hasher) : Result<server::ApiKeys>(hasher.error());
+  if (!keys) {
+    say("error: " + keys.error().message);
+    return 1;
   }
+  if (!may_listen(options, keys->required())) return 1;
   Signals signals;
   const std::vector<std::string> names = model_names(options);
   metrics::ServerMetrics metrics(names.front());
@@ -249,8 +280,9 @@ int serve(ServeOptions options) {
     return 1;
   }
   server::HttpServer& listener = **http;
-  server::Api api(api_options(options, [&] { return static_cast<std::int64_t>(listener.num_connections()); }), listener,
-                  metrics);
+  server::Api api(
+      api_options(options, *std::move(keys), [&] { return static_cast<std::int64_t>(listener.num_connections()); }),
+      listener, metrics);
   listener.start([&api](server::HttpRequest request, std::shared_ptr<server::Exchange> exchange) {
     api.handle(std::move(request), std::move(exchange));
   });

@@ -22,6 +22,8 @@ struct ServeOptions {
   bool allow_remote = false;               ///< --allow-remote: needed for a host that is not loopback
   std::vector<std::string> aliases;        ///< --alias, repeatable: names for the `model` field, the first is shown
   std::vector<std::string> allowed_hosts;  ///< --allowed-host, repeatable: more names that the Host header may have
+  std::vector<std::string> api_keys;       ///< --api-key, repeatable; with any, requests need one
+  std::string api_key_file;                ///< --api-key-file: more of them, one a line; empty: none
   int grace_s = 30;                        ///< --grace: seconds that running requests may take after a signal
   bool json = false;                       ///< --json: the summary as one JSON line instead of text
 };

@@ -15,6 +15,12 @@ void add_serve(CLI::App& app, Action& chosen) {
   command->add_flag("--allow-remote", options->allow_remote, "Allow a host that other machines can reach");
   command->add_option("--alias", options->aliases, "Name for the `model` field; may be repeated, the first is shown");
   command->add_option("--allowed-host", options->allowed_hosts, "One more name that the Host header may have");
+  command
+      ->add_option(
+          "--api-key", options->api_keys,
+          "Requests need this key as `Authorization: Bearer KEY`; may be repeated. Keys share no cached prefixes")
+      ->envname("QUIRE_API_KEY");
+  command->add_option("--api-key-file", options->api_key_file, "More API keys, one a line");
   command->add_option("--grace", options->grace_s, "Seconds that running requests may take after Ctrl-C")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();

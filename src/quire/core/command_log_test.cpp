@@ -6,7 +6,7 @@
 #include "quire/core/byte_io.h"
 #include "quire/core/engine_core.h"
 #include "quire/core/shadow_executor.h"
-#include "quire/core/shadow_run_test.h"
+#include "quire/core/shadow_run.h"
 
 namespace quire {
 namespace {

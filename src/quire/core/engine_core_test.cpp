@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "quire/base/rng.h"
-#include "quire/core/shadow_run_test.h"
+#include "quire/core/shadow_run.h"
 #include "quire/sched/scheduler.h"
 
 namespace quire {

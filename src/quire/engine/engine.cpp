@@ -307,6 +307,7 @@ void Engine::State::end(RequestId id, Finish finish) {
 void Engine::State::publish() {
   const CoreCounters& counters = core->counters();
   const KvCapacity capacity = core->kv_capacity();
+  const KvUsage usage = core->kv().usage();
   std::lock_guard lock(mutex);
   unseen_submits -= std::exchange(handled_submits, 0);
   stats.running = core->num_running();
@@ -323,6 +324,15 @@ void Engine::State::publish() {
   stats.generated_tokens = counters.generated_tokens;
   stats.preemptions = counters.preemptions;
   stats.step_ns += std::exchange(step_ns, 0);
+  stats.kv.manager = "paged";
+  stats.kv.prefix_cache = loaded.info.prefix_cache;
+  stats.kv.block_size = loaded.info.block_size;
+  stats.kv.block_bytes = loaded.store->layout().block_bytes();
+  stats.kv.table_entries = usage.table_entries;
+  stats.kv.unfilled_slots = usage.unfilled_slots;
+  stats.kv.preempted = core->num_preempted();
+  stats.kv.copied_blocks = counters.copied_blocks;
+  stats.kv.recomputed_tokens = counters.recomputed_tokens;
   stats.plan_digest = plan_digest.value();
   for (const auto& [callback, delta] : outgoing) {
     if (!delta.finish) continue;

@@ -65,6 +65,18 @@ struct EngineInfo {
   std::string chat_template_fault;  ///< why the file's chat template cannot be used; empty: there is none, or it can
 };
 
+/// KV memory beyond the block counts of EngineStats; for reports.
+struct KvStats {
+  std::string manager;  ///< the memory manager's name
+  bool prefix_cache = false;
+  std::int64_t block_size = 0, block_bytes = 0;
+  std::int64_t table_entries = 0;       ///< blocks held, counted for every sequence that holds them
+  std::int64_t unfilled_slots = 0;      ///< of used blocks
+  std::int64_t preempted = 0;           ///< requests that wait to resume
+  std::uint64_t copied_blocks = 0;      ///< copy-on-write, and partly cached blocks
+  std::uint64_t recomputed_tokens = 0;  ///< positions computed again after a preemption
+};
+
 /// A snapshot for metrics. Counters only rise.
 struct EngineStats {
   std::int64_t running = 0, waiting = 0;
@@ -76,7 +88,8 @@ struct EngineStats {
   std::uint64_t prefix_queries = 0, prefix_hits = 0;  ///< tokens looked up in the prefix cache, and found
   std::uint64_t prefix_evictions = 0;                 ///< cached blocks given up for new content
   std::uint64_t step_ns = 0;                          ///< time spent in steps
-  std::uint64_t plan_digest = 0;                      ///< over all plans so far: equal for equal command logs
+  KvStats kv;
+  std::uint64_t plan_digest = 0;  ///< over all plans so far: equal for equal command logs
 };
 
 /// Why a request was not taken.

@@ -52,6 +52,12 @@ class DigestHasher final : public BlockHasher {
   BlockKey hash(std::span<const std::byte> message) const override;
 };
 
+/// Gives every message the same key: for tests of what collisions do (nothing but lost hits).
+class CollidingHasher final : public BlockHasher {
+ public:
+  BlockKey hash(std::span<const std::byte>) const override { return BlockKey{}; }
+};
+
 /// Whose blocks these are. `hasher` outlives whoever gets it; null: a DigestHasher.
 struct CacheIdentity {
   const BlockHasher* hasher = nullptr;

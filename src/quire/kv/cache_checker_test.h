@@ -14,12 +14,6 @@
 
 namespace quire {
 
-/// Every message has the same hash.
-class CollidingHasher final : public BlockHasher {
- public:
-  BlockKey hash(std::span<const std::byte>) const override { return BlockKey{}; }
-};
-
 class CacheChecker {
  public:
   CacheChecker(std::int32_t num_blocks, std::int32_t block_size, const BlockHasher* hasher = nullptr)

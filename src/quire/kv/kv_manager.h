@@ -104,11 +104,22 @@ struct KvCapacity {
   std::int32_t used_blocks() const { return num_blocks - free_blocks; }
 };
 
+/// What the memory in use is used for; for reports.
+struct KvUsage {
+  std::int64_t table_entries = 0;   ///< blocks held, counted once for every sequence that holds them
+  std::int64_t used_blocks = 0;     ///< the same, counted once: table_entries - used_blocks is what sharing saves
+  std::int64_t unfilled_slots = 0;  ///< token slots of used blocks without a token: internal fragmentation. A block
+                                    ///< that several sequences end in is as full as the longest of them makes it
+};
+
 class KvManager {
  public:
   virtual ~KvManager() = default;
 
   virtual KvCapacity capacity() const = 0;
+
+  /// O(sequences).
+  virtual KvUsage usage() const = 0;
 
   /// Blocks that a sequence of num_tokens, sharing nothing, holds.
   virtual std::int64_t blocks_for(std::int64_t num_tokens) const = 0;

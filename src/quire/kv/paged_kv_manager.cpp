@@ -1,6 +1,7 @@
 #include "quire/kv/paged_kv_manager.h"
 
 #include <algorithm>
+#include <map>
 
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
@@ -21,6 +22,25 @@ PagedKvManager::PagedKvManager(std::int32_t num_blocks, std::int32_t block_size,
 
 KvCapacity PagedKvManager::capacity() const {
   return {block_size_, pool_.num_blocks(), pool_.num_available(), pool_.num_idle()};
+}
+
+KvUsage PagedKvManager::usage() const {
+  KvUsage usage{.used_blocks = pool_.num_used()};
+  std::map<BlockId, std::int64_t> filled_of_shared_tail;
+  for (const Entry& entry : entries_) {
+    const BlockTable& table = entry.table;
+    usage.table_entries += static_cast<std::int64_t>(table.blocks.size());
+    const std::int64_t filled = table.num_tokens % block_size_;
+    if (filled == 0) continue;
+    if (pool_.ref_count(table.blocks.back()) == 1) {
+      usage.unfilled_slots += block_size_ - filled;
+    } else {
+      std::int64_t& most = filled_of_shared_tail[table.blocks.back()];
+      most = std::max(most, filled);
+    }
+  }
+  for (const auto& [block, filled] : filled_of_shared_tail) usage.unfilled_slots += block_size_ - filled;
+  return usage;
 }
 
 std::int64_t PagedKvManager::blocks_for(std::int64_t num_tokens) const { return ceil_div(num_tokens, block_size_); }

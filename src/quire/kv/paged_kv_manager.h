@@ -38,6 +38,7 @@ class PagedKvManager : public KvManager {
   PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache = std::nullopt);
 
   KvCapacity capacity() const override;
+  KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override;
   std::int32_t num_sequences() const override;
   std::int64_t reserved_tokens(SequenceId sequence) const override;

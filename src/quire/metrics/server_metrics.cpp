@@ -70,6 +70,9 @@ struct ServerMetrics::State {
   Gauge& blocks_cached =
       gauge("quire_kv_blocks_cached", "KV blocks that nobody holds, with content that a request may find.");
   Gauge& blocks_total = gauge("quire_kv_blocks", "KV blocks in the pool.");
+  Gauge& kv_table_entries =
+      gauge("quire_kv_table_entries", "KV blocks held, counted once for every sequence that holds them.");
+  Gauge& kv_unfilled_slots = gauge("quire_kv_unfilled_slots", "Token slots of held KV blocks without a token.");
   Gauge& ready = gauge("quire_ready", "1 if new requests are taken, 0 while loading or draining.");
   Gauge& connections = gauge("quire_http_connections", "Open client connections.");
   Counter& steps = counter("quire_engine_steps_total", "Steps of the engine.");
@@ -77,6 +80,9 @@ struct ServerMetrics::State {
   Counter& prompt_tokens = counter("quire_prompt_tokens_total", "Prompt tokens of requests.");
   Counter& generated_tokens = counter("quire_generated_tokens_total", "Tokens sampled.");
   Counter& computed_tokens = counter("quire_computed_tokens_total", "Tokens computed in steps.");
+  Counter& recomputed_tokens = counter("quire_recomputed_tokens_total", "Tokens computed again after a preemption.");
+  Counter& copied_blocks =
+      counter("quire_kv_copied_blocks_total", "KV blocks copied: on write, or since they were cached in part.");
   Counter& prefix_queries = counter("quire_prefix_cache_queries_total", "Tokens looked up in the prefix cache.");
   Counter& prefix_hits = counter("quire_prefix_cache_hits_total", "Tokens found in the prefix cache.");
   Counter& prefix_evictions =
@@ -150,6 +156,10 @@ std::string ServerMetrics::text(const EngineSnapshot& engine) {
     s.blocks_used.Set(static_cast<double>(engine.blocks_used));
     s.blocks_cached.Set(static_cast<double>(engine.blocks_cached));
     s.blocks_total.Set(static_cast<double>(engine.blocks_total));
+    s.kv_table_entries.Set(static_cast<double>(engine.kv_table_entries));
+    s.kv_unfilled_slots.Set(static_cast<double>(engine.kv_unfilled_slots));
+    State::raise(s.recomputed_tokens, static_cast<double>(engine.recomputed_tokens));
+    State::raise(s.copied_blocks, static_cast<double>(engine.copied_blocks));
     State::raise(s.steps, static_cast<double>(engine.steps));
     State::raise(s.step_seconds, seconds(engine.step_ns));
     State::raise(s.prompt_tokens, static_cast<double>(engine.prompt_tokens));

@@ -4,10 +4,11 @@
 // request.
 //
 //   gauges      quire_requests_running, quire_requests_waiting, quire_kv_blocks_used, quire_kv_blocks_cached,
-//   quire_kv_blocks,
-//               quire_http_connections, quire_ready
+//               quire_kv_blocks, quire_kv_table_entries (blocks counted for every sequence that holds them),
+//               quire_kv_unfilled_slots, quire_http_connections, quire_ready
 //   counters    quire_engine_steps_total, quire_engine_step_seconds_total, quire_prompt_tokens_total,
 //               quire_generated_tokens_total, quire_computed_tokens_total, quire_preemptions_total,
+//               quire_recomputed_tokens_total, quire_kv_copied_blocks_total,
 //               quire_prefix_cache_queries_total and quire_prefix_cache_hits_total (both in tokens),
 //               quire_prefix_cache_evictions_total (in blocks),
 //               quire_requests_finished_total{reason = stop | length | cancelled | failed},
@@ -30,9 +31,10 @@ namespace quire::metrics {
 struct EngineSnapshot {
   std::int64_t running = 0, waiting = 0;
   std::int64_t blocks_used = 0, blocks_total = 0, blocks_cached = 0;
+  std::int64_t kv_table_entries = 0, kv_unfilled_slots = 0;
   std::uint64_t steps = 0, step_ns = 0;                                                               // counters
   std::uint64_t prompt_tokens = 0, generated_tokens = 0, preemptions = 0;                             // counters
-  std::uint64_t computed_tokens = 0;                                                                  // counter
+  std::uint64_t computed_tokens = 0, recomputed_tokens = 0, copied_blocks = 0;                        // counters
   std::uint64_t prefix_queries = 0, prefix_hits = 0, prefix_evictions = 0;                            // counters
   std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_failed = 0;  // counters
 };

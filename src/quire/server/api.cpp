@@ -8,6 +8,7 @@
 #include "quire/base/check.h"
 #include "quire/json/json.h"
 #include "quire/server/api_error.h"
+#include "quire/server/kv_report.h"
 
 namespace quire::server {
 namespace {
@@ -61,6 +62,16 @@ class CountedExchange final : public Exchange {
   std::string request_id_;
 };
 
+HttpResponse unauthorized(const std::string* authorization) {
+  HttpResponse response = error_response(
+      {.status = 401,
+       .message = authorization ? "the Authorization header has no API key of this server; wanted 'Bearer KEY'"
+                                : "an API key is needed: send the header 'Authorization: Bearer KEY'",
+       .code = "invalid_api_key"});
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
 std::optional<ApiError> check_post_headers(const HttpRequest& request) {
   const std::string* encoding = request.header("content-encoding");
   if (encoding && lower(*encoding) != "identity") {
@@ -81,13 +92,15 @@ struct Api::Route {
   Handler get;
   Prepare post;
   bool generates = false;
+  bool open = false;  ///< needs no API key
 };
 
 const Api::Route* Api::find_route(std::string_view path) {
   static constexpr Route kRoutes[] = {
-      {"/health", "GET", &Api::health, nullptr},
-      {"/ready", "GET", &Api::ready, nullptr},
+      {"/health", "GET", &Api::health, nullptr, false, true},
+      {"/ready", "GET", &Api::ready, nullptr, false, true},
       {"/metrics", "GET", &Api::show_metrics, nullptr},
+      {"/v1/kv", "GET", &Api::show_kv, nullptr},
       {"/v1/models", "GET", &Api::list_models, nullptr},
       {"/v1/models/{model}", "GET", &Api::show_model, nullptr},
       {"/v1/chat/completions", "POST", nullptr, &prepare_chat, true},
@@ -138,6 +151,8 @@ void Api::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
     return exchange->respond(error_response(
         {.status = 403, .message = "this name in the Host header is not allowed; start with --allowed-host NAME"}));
   }
+  const std::optional<std::string> tenant = options_.keys.tenant(request.header("authorization"));
+  if (!tenant && !(route && route->open)) return exchange->respond(unauthorized(request.header("authorization")));
   if (!route) {
     return exchange->respond(
         error_response({.status = 404, .message = "no such path; the API is under /v1", .code = "unknown_path"}));
@@ -149,7 +164,7 @@ void Api::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
     return exchange->respond(std::move(response));
   }
   if (get) return (this->*route->get)(request, std::move(exchange));
-  take_post(*route, std::move(request), std::move(exchange));
+  take_post(*route, std::move(request), *tenant, std::move(exchange));
 }
 
 void Api::health(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
@@ -171,12 +186,16 @@ void Api::show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
                 .blocks_used = stats.blocks_used,
                 .blocks_total = stats.blocks_total,
                 .blocks_cached = stats.blocks_cached,
+                .kv_table_entries = stats.kv.table_entries,
+                .kv_unfilled_slots = stats.kv.unfilled_slots,
                 .steps = stats.steps,
                 .step_ns = stats.step_ns,
                 .prompt_tokens = stats.prompt_tokens,
                 .generated_tokens = stats.generated_tokens,
                 .preemptions = stats.preemptions,
                 .computed_tokens = stats.computed_tokens,
+                .recomputed_tokens = stats.kv.recomputed_tokens,
+                .copied_blocks = stats.kv.copied_blocks,
                 .prefix_queries = stats.prefix_queries,
                 .prefix_hits = stats.prefix_hits,
                 .prefix_evictions = stats.prefix_evictions,
@@ -187,6 +206,11 @@ void Api::show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
   }
   exchange->respond(
       {.status = 200, .content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.text(snapshot)});
+}
+
+void Api::show_kv(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
+  if (!backend_) return exchange->respond(error_response(unavailable()));
+  exchange->respond({.status = 200, .body = kv_report(backend_->stats())});
 }
 
 std::string Api::model_json(const std::string& name) const {
@@ -256,7 +280,7 @@ ApiError Api::refused(const engine::Refusal& refusal, Call::Kind kind) const {
           .code = length ? "context_length_exceeded" : ""};
 }
 
-void Api::take_post(const Route& route, HttpRequest request, std::shared_ptr<Exchange> exchange) {
+void Api::take_post(const Route& route, HttpRequest request, std::string tenant, std::shared_ptr<Exchange> exchange) {
   if (auto error = check_post_headers(request)) return exchange->respond(error_response(*error));
   if (phase_ != Phase::ready) return exchange->respond(error_response(unavailable()));
   // Decided before any work on the body; the engine decides again.
@@ -266,7 +290,7 @@ void Api::take_post(const Route& route, HttpRequest request, std::shared_ptr<Exc
   }
   const std::uint64_t number = next_number_++;
   exchange->on_gone([this, number] { drop(number); });
-  calls_.emplace(number, CallState{.exchange = std::move(exchange)});
+  calls_.emplace(number, CallState{.exchange = std::move(exchange), .tenant = std::move(tenant)});
   // Only the number goes to the worker: the exchange stays with its owner.
   tasks_.offload([this, number, &route, body = std::move(request.body), seed = options_.random() >> 11] {
     const PrepareContext context{.backend = *backend_,
@@ -297,6 +321,7 @@ void Api::submit(std::uint64_t number, Call wanted) {
   state.generation = std::make_unique<Generation>(std::move(wanted), *backend_, *state.exchange, metrics_);
   std::vector<Call::Choice>& choices = state.generation->call().choices;
   for (std::size_t i = 0; i < choices.size(); ++i) {
+    choices[i].request.cache_salt = tenant_salt(state.tenant, choices[i].request.cache_salt);
     engine::Submitted submitted =
         backend_->submit(std::move(choices[i].request), [outbox = outbox_, number, i](engine::Delta delta) {
           outbox->push({number, i, std::move(delta), std::chrono::steady_clock::now()});

@@ -5,6 +5,7 @@
 //   GET  /health          200 while the process lives
 //   GET  /ready           200 when requests are taken, 503 while loading or draining
 //   GET  /metrics         Prometheus text
+//   GET  /v1/kv           the KV memory, as JSON
 //   GET  /v1/models, /v1/models/{model}
 //   POST /v1/chat/completions, /v1/completions, /tokenize, /detokenize
 //
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "quire/metrics/server_metrics.h"
+#include "quire/server/api_keys.h"
 #include "quire/server/backend.h"
 #include "quire/server/generation.h"
 #include "quire/server/http_message.h"
@@ -42,6 +44,7 @@ struct ApiOptions {
   /// for in the Host header.
   bool check_host = true;
   std::vector<std::string> allowed_hosts;
+  ApiKeys keys;  ///< if there are any, every route but /health and /ready wants one
   std::size_t max_body_bytes = 8 << 20;
   std::function<std::int64_t()> unix_time;  ///< seconds
   std::function<std::int64_t()> num_connections;
@@ -71,6 +74,7 @@ class Api {
   struct Route;
   struct CallState {
     std::shared_ptr<Exchange> exchange;  ///< shared with the connection, which may end first
+    std::string tenant;                  ///< of the API key; empty without keys
     std::unique_ptr<Generation> generation;
     std::vector<std::optional<RequestId>> requests;  ///< by choice; none once it has ended
   };
@@ -82,11 +86,12 @@ class Api {
   void health(const HttpRequest&, std::shared_ptr<Exchange> exchange);
   void ready(const HttpRequest&, std::shared_ptr<Exchange> exchange);
   void show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange);
+  void show_kv(const HttpRequest&, std::shared_ptr<Exchange> exchange);
   void list_models(const HttpRequest&, std::shared_ptr<Exchange> exchange);
   void show_model(const HttpRequest& request, std::shared_ptr<Exchange> exchange);
   std::string model_json(const std::string& name) const;
 
-  void take_post(const Route& route, HttpRequest request, std::shared_ptr<Exchange> exchange);
+  void take_post(const Route& route, HttpRequest request, std::string tenant, std::shared_ptr<Exchange> exchange);
   void on_prepared(std::uint64_t number, std::string_view route, Prepared prepared);
   void submit(std::uint64_t number, Call call);
   void on_delta(Outbox::Item item);

@@ -17,7 +17,10 @@ namespace quire::server {
 
 /// An Api over fakes, ready to serve.
 struct ApiWorld {
-  ApiWorld() { api.set_backend(&backend); }
+  explicit ApiWorld(ApiOptions options = {.model_names = {"tiny", "other-name"}})
+      : api(with_fakes(std::move(options)), tasks, metrics) {
+    api.set_backend(&backend);
+  }
 
   std::shared_ptr<FakeExchange> send(HttpRequest request) {
     auto exchange = std::make_shared<FakeExchange>();
@@ -36,12 +39,15 @@ struct ApiWorld {
   FakeTasks tasks;
   metrics::ServerMetrics metrics{"tiny"};
   FakeBackend backend;
-  Api api{{.model_names = {"tiny", "other-name"},
-           .unix_time = [] { return 1'700'000'000; },
-           .num_connections = [] { return 0; },
-           .random = [] { return std::uint64_t{0xABCDEF0123456789}; }},
-          tasks,
-          metrics};
+  Api api;
+
+ private:
+  static ApiOptions with_fakes(ApiOptions options) {
+    options.unix_time = [] { return 1'700'000'000; };
+    options.num_connections = [] { return 0; };
+    options.random = [] { return std::uint64_t{0xABCDEF0123456789}; };
+    return options;
+  }
 };
 
 inline constexpr const char* kChat = "/v1/chat/completions";

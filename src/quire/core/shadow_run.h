@@ -1,7 +1,7 @@
 #pragma once
-// ShadowRun: test support. Drives an EngineCore with a ShadowExecutor, checks every step and every event, and compares
-// what each request got with the oracle: the same request alone, without paging, chunks, batches or preemption; each
-// branch as a request of its own; a beam search as a plain one that keeps whole lists of tokens.
+// ShadowRun: for tests and ./dev simulate. Drives an EngineCore with a ShadowExecutor, checks every step and every
+// event, and compares what each request got with the oracle: the same request alone, without paging, chunks, batches or
+// preemption; each branch as a request of its own; a beam search as a plain one that keeps whole lists of tokens.
 
 #include <map>
 #include <memory>

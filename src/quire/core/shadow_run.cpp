@@ -1,4 +1,4 @@
-#include "quire/core/shadow_run_test.h"
+#include "quire/core/shadow_run.h"
 
 #include <algorithm>
 
@@ -60,40 +60,42 @@ std::vector<OracleAnswer> oracle_beams(const CoreRequest& request, const CoreOpt
   struct Beam {
     std::vector<TokenId> tokens;
     double sum;
-    std::int64_t parent;
+  };
+  struct Continuation {
+    double sum;
+    std::size_t parent;
+    TokenId token;
   };
   const BeamParams& params = *request.beams;
   const auto width = static_cast<std::size_t>(params.width);
   const std::int64_t max_tokens = max_tokens_of(request, options);
-  std::vector<Beam> live = {{{}, 0, 0}};
+  std::vector<Beam> live = {{{}, 0}};
   std::vector<OracleAnswer> finished;
   for (std::int64_t length = 1; !live.empty(); ++length) {
     const double norm = norm_of(length, params);
-    std::vector<Beam> all;
+    std::vector<Continuation> all;
     for (std::size_t parent = 0; parent < live.size(); ++parent) {
       std::vector<TokenId> tokens = request.prompt;
       tokens.insert(tokens.end(), live[parent].tokens.begin(), live[parent].tokens.end());
-      for (const Candidate& candidate : shadow_candidates(request.salt, tokens, vocabulary, vocabulary)) {
-        all.push_back(
-            {live[parent].tokens, live[parent].sum + double{candidate.logprob}, static_cast<std::int64_t>(parent)});
-        all.back().tokens.push_back(candidate.token);
-      }
+      for (const Candidate& candidate : shadow_candidates(request.salt, tokens, vocabulary, vocabulary))
+        all.push_back({live[parent].sum + double{candidate.logprob}, parent, candidate.token});
     }
-    std::sort(all.begin(), all.end(), [](const Beam& a, const Beam& b) {
-      if (a.sum != b.sum) return a.sum > b.sum;
-      return std::pair(a.parent, a.tokens.back()) < std::pair(b.parent, b.tokens.back());
+    std::sort(all.begin(), all.end(), [](const Continuation& a, const Continuation& b) {
+      return a.sum != b.sum ? a.sum > b.sum : std::pair(a.parent, a.token) < std::pair(b.parent, b.token);
     });
-    live.clear();
+    std::vector<Beam> next;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      std::vector<TokenId> tokens = all[rank].tokens;
-      const TokenId last = tokens.back();
-      const bool stops = stops_at(request, last, length - 1);
-      if (stops) tokens.pop_back();
+      const auto& [sum, parent, token] = all[rank];
+      const bool stops = stops_at(request, token, length - 1);
+      std::vector<TokenId> tokens = live[parent].tokens;
+      if (!stops) tokens.push_back(token);
       if ((stops || length == max_tokens) && rank < width)
-        finished.push_back({tokens, stops ? FinishReason::stop_token : FinishReason::length, stops ? last : TokenId{-1},
-                            all[rank].sum / norm});
-      if (!stops && length < max_tokens && live.size() < width) live.push_back(all[rank]);
+        finished.push_back(
+            {tokens, stops ? FinishReason::stop_token : FinishReason::length, stops ? token : TokenId{-1}, sum / norm});
+      if (!stops && length < max_tokens && next.size() < width) next.push_back({tokens, sum});
+      if (rank >= width && (next.size() == width || length == max_tokens)) break;
     }
+    live = std::move(next);
     std::stable_sort(finished.begin(), finished.end(),
                      [](const OracleAnswer& a, const OracleAnswer& b) { return a.score > b.score; });
     if (finished.size() > width) finished.resize(width);

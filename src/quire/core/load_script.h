@@ -1,0 +1,63 @@
+#pragma once
+// LoadScript: everything that happens to a core from outside, as plain data made from a seed: options, and for each
+// step the requests that come, end or fail. Swarm testing: a seed switches features and faults on at random, and picks
+// tiny pools and lengths near block boundaries, so that rare combinations meet. run_script() plays it on a ShadowRun,
+// which checks every step and every answer; shrink_script() looks for a small part of it that still fails.
+//
+// For tests and ./dev simulate. Deterministic: a seed is the same script on every machine.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quire/core/shadow_run.h"
+
+namespace quire {
+
+/// A branch of a request, or one of its next rows.
+struct ScriptTarget {
+  RequestId request;
+  std::int32_t number = 0;
+};
+
+/// What comes in before a step, in this order. Ids may be unknown, ended, or named twice.
+struct ScriptStep {
+  std::vector<CoreRequest> submits;
+  std::vector<RequestId> cancels;
+  std::vector<ScriptTarget> finishes;  ///< of branches
+  std::vector<ScriptTarget> failures;  ///< the executor fails to compute the request's next row but so many
+
+  std::size_t num_commands() const { return submits.size() + cancels.size() + finishes.size() + failures.size(); }
+};
+
+struct LoadScript {
+  std::uint64_t seed = 0;
+  CoreOptions options;
+  std::int32_t vocabulary = 40;
+  bool hash_collides = false;  ///< all block keys are equal
+  std::vector<ScriptStep> steps;
+
+  std::size_t num_commands() const;
+};
+
+LoadScript make_script(std::uint64_t seed);
+
+/// How much the scripts made happen; tests look at it, so that a load too light to mean anything is noticed.
+struct ScriptTotals {
+  std::uint64_t steps = 0, preemptions = 0, refused = 0, exempt = 0, hits = 0, evictions = 0, collisions = 0, aged = 0;
+  std::uint64_t gangs_preempted = 0, searches_preempted = 0;  ///< and resumed; requests with several branches, searches
+};
+
+/// Plays the script, then lets everything end without more faults. The first thing that was wrong, or nullopt.
+std::optional<std::string> run_script(const LoadScript& script, ScriptTotals& totals);
+
+/// A script with as few commands as a greedy search finds (steps, then single commands, then shorter prompts and
+/// answers) of which `fails` is still true. `fails` is called often.
+LoadScript shrink_script(LoadScript script, const std::function<bool(const LoadScript&)>& fails);
+
+/// Lines that a person can read.
+std::string to_text(const LoadScript& script);
+
+}  // namespace quire
