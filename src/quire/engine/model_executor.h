@@ -22,8 +22,8 @@ namespace quire::engine {
 
 /// What one plan row produced.
 struct RowOutput {
-  OutputToken token;             ///< meaningful if the row sampled and has not failed
-  std::vector<ScoreRow> scores;  ///< rising positions
+  std::vector<OutputToken> tokens;  ///< drawn ones, as many as the row has outputs; meaningful if it has not failed
+  std::vector<ScoreRow> scores;     ///< rising positions
 };
 
 class ModelExecutor final : public Executor {
@@ -42,11 +42,11 @@ class ModelExecutor final : public Executor {
 
  private:
   struct RequestState {
-    sampling::Sampler sampler;
+    std::vector<sampling::Sampler> samplers;  ///< of each branch; none for a beam search
     std::vector<TokenId> end_tokens;
     std::vector<TokenId> prompt;  ///< for scoring; empty otherwise
+    std::int32_t prompt_tokens = 0;
     std::int32_t min_tokens = 0;
-    std::int32_t num_sampled = 0;
     std::optional<std::int32_t> top_logprobs;
     std::optional<PromptScoring> scoring;
   };
@@ -62,6 +62,9 @@ class ModelExecutor final : public Executor {
   void consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice);
   void consume_row(const BatchPlan& plan, const LogitRow& row, std::span<const float> logits,
                    sampling::SamplerScratch& scratch);
+
+  void rank(const PlanRow& row, const sampling::RowLogprobs& logprobs, std::span<const TokenId> banned,
+            sampling::SamplerScratch& scratch, RowResult& result) const;
 
   model::Model& model_;
   attention::KvStore& store_;
