@@ -1,101 +1,115 @@
-// Matrix products: Gop/s (two operations a weight and token) and GB/s of packed weights, for each format and number of
-// tokens, on one CPU tier.
-//
-//   QUIRE_CPU=avx2 build/qgemm_bench --benchmark_filter='Q4_1/.*' [--threads=2] [--rows=4096] [--cols=2048]
-//
-// With few tokens a matrix larger than the caches measures memory, one of 576 x 576 the kernel.
+// matrix products: every weight format x 1, 8, 32 and 512 rows of activations, as a share of bandwidth or int8 peak
 
-#include <benchmark/benchmark.h>
+#include <algorithm>
+#include <memory>
 
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-
-#include "quire/base/cpu.h"
+#include "bench/roofline.h"
+#include "quire/base/cat.h"
+#include "quire/base/checked.h"
 #include "quire/ops/matmul.h"
 #include "quire/quant/random_weights.h"
 
+namespace quire::bench {
 namespace {
 
-using namespace quire;
+constexpr std::int64_t kRows = 6144, kCols = 2048;
+constexpr std::int64_t kMatrices = 4;  ///< multiplied in turn, so that together they do not fit the caches
+constexpr std::int64_t kTokens[] = {1, 8, 32, 512};
 
-struct Options {
-  std::int64_t rows = 8192, cols = 2048;
-  int threads = 1;
-  CpuTier tier = CpuTier::scalar;
+/// A few matrices of one format.
+class Product {
+ public:
+  Product(DType dtype, ThreadPool& pool, CpuTier tier) : dtype_(dtype), pool_(pool), tier_(tier) {
+    const auto source = quant::random_weights(dtype, kRows, kCols, quant::ScaleKind::usual, 1);
+    matrices_.resize(kMatrices);
+    pool.run([&](Worker& worker) {
+      worker.for_each(kMatrices, 1, [&](std::int64_t i) {
+        matrices_[static_cast<std::size_t>(i)] = quant::PackedMatrix::pack(dtype, kRows, kCols, source.data());
+      });
+    });
+  }
+
+  /// Multiplies all of them with this many rows; seconds for one of them.
+  double seconds(std::int64_t tokens, double at_least) {
+    const auto x = quant::random_activations(tokens, kCols, 2);
+    quant::QuantizedRows quantized(tokens, kCols);
+    quantized.reshape(tokens, kCols);
+    for (std::int64_t t = 0; t < tokens; ++t) quant::quantize_row(tier_, &x[t * kCols], t, quantized);
+    std::vector<float> out(static_cast<std::size_t>(tokens * kRows));
+    const ops::MatmulInput input{x.data(), kCols, &quantized, tokens};
+    const double all = seconds_per_call(at_least, [&] {
+      pool_.run([&](Worker& worker) {
+        for (const auto& matrix : matrices_) {
+          const ops::MatmulOutput output{&matrix, nullptr, out.data(), kRows};
+          ops::matmul(worker, tier_, input, {&output, 1});
+        }
+      });
+      keep(out[0]);
+    });
+    return all / kMatrices;
+  }
+
+  double operations(std::int64_t tokens) const { return 2.0 * kRows * kCols * static_cast<double>(tokens); }
+  double bytes() const { return static_cast<double>(matrices_[0].bytes()); }
+
+  /// Gop/s that the arithmetic of this format allows.
+  double peak(Roofline& roofline) const {
+    if (!is_quantized(dtype_)) return roofline.fma();
+    const bool four_bits = dtype_ == DType::q4_0 || dtype_ == DType::q4_1 || dtype_ == DType::q4_k;
+    return four_bits ? roofline.dot4() : roofline.dot8();
+  }
+
+ private:
+  DType dtype_;
+  ThreadPool& pool_;
+  CpuTier tier_;
+  std::vector<quant::PackedMatrix> matrices_;
 };
 
-void multiply(benchmark::State& state, const Options& options, DType dtype, std::int64_t tokens) {
-  auto source = quant::random_weights(dtype, options.rows, options.cols, quant::ScaleKind::usual, 1);
-  auto weights = quant::PackedMatrix::pack(dtype, options.rows, options.cols, source.data());
-  auto x = quant::random_activations(tokens, options.cols, 2);
-  quant::QuantizedRows quantized(tokens, options.cols);
-  quantized.reshape(tokens, options.cols);
-  for (std::int64_t t = 0; t < tokens; ++t) quant::quantize_row(options.tier, &x[t * options.cols], t, quantized);
-  std::vector<float> out(tokens * options.rows);
-  ops::MatmulInput input{x.data(), options.cols, &quantized, tokens};
-  ops::MatmulOutput output{&weights, nullptr, out.data(), options.rows};
-  ThreadPool pool(options.threads);
-  for (auto _ : state) {
-    pool.run([&](Worker& worker) { ops::matmul(worker, options.tier, input, {&output, 1}); });
-    benchmark::DoNotOptimize(out.data());
+/// The limit is whichever is later: the last byte of the weights, or the last operation.
+Result<void> format(DType dtype, const Options& options, report::Report& report) {
+  Roofline roofline(options.tier, options.threads, options.seconds);
+  Product product(dtype, roofline.pool(), options.tier);
+  std::vector<Measure> measures = {[&] { return roofline.dram(); }, [&] { return product.peak(roofline); }};
+  for (std::int64_t tokens : kTokens) {
+    measures.push_back([&product, &options, tokens] { return product.seconds(tokens, options.seconds); });
   }
-  auto calls = static_cast<double>(state.iterations());
-  auto operations = 2.0 * static_cast<double>(options.rows * options.cols * tokens);
-  state.counters["Gop/s"] = benchmark::Counter(operations * calls * 1e-9, benchmark::Counter::kIsRate);
-  state.counters["GB/s"] =
-      benchmark::Counter(static_cast<double>(weights.bytes()) * calls * 1e-9, benchmark::Counter::kIsRate);
+  const auto figures = run_rounds(options.rounds, measures);
+  for (std::size_t i = 0; i < std::size(kTokens); ++i) {
+    const double operations = product.operations(kTokens[i]) * 1e-9;
+    std::vector<double> reached, limit;
+    std::size_t rounds_by_bytes = 0;
+    for (std::size_t round = 0; round < figures[0].size(); ++round) {
+      const double read_seconds = product.bytes() * 1e-9 / figures[0][round];
+      const double compute_seconds = operations / figures[1][round];
+      rounds_by_bytes += read_seconds > compute_seconds ? 1 : 0;
+      reached.push_back(operations / figures[2 + i][round]);
+      limit.push_back(operations / std::max(read_seconds, compute_seconds));
+    }
+    const bool by_bytes = rounds_by_bytes * 2 > figures[0].size();
+    report.rows.push_back(report::make_row({cat(info(dtype).name, ", ", kTokens[i], " rows"), "Gop/s"}, reached,
+                                           by_bytes              ? "by DRAM read"
+                                           : is_quantized(dtype) ? "by int8 peak"
+                                                                 : "by FMA peak",
+                                           limit));
+  }
+  return {};
 }
 
-void quantize_activations(benchmark::State& state, const Options& options) {
-  auto x = quant::random_activations(1, options.cols, 2);
-  quant::QuantizedRows quantized(1, options.cols);
-  quantized.reshape(1, options.cols);
-  for (auto _ : state) benchmark::DoNotOptimize(quant::quantize_row(options.tier, x.data(), 0, quantized));
-  state.counters["Gvalues/s"] =
-      benchmark::Counter(static_cast<double>(options.cols * state.iterations()) * 1e-9, benchmark::Counter::kIsRate);
+template <DType kDtype>
+Result<void> section(const Options& options, report::Report& report) {
+  return format(kDtype, options, report);
 }
 
-/// Takes --rows=, --cols= and --threads= out of the arguments; the rest is Google Benchmark's.
-bool take_option(const std::string& argument, Options& options) {
-  auto number = [&](std::string_view name) {
-    return argument.rfind(name, 0) == 0 ? std::atoll(argument.c_str() + name.size()) : 0;
-  };
-  if (auto rows = number("--rows=")) return options.rows = rows, true;
-  if (auto cols = number("--cols=")) return options.cols = cols, true;
-  if (auto threads = number("--threads=")) return options.threads = static_cast<int>(threads), true;
-  return false;
-}
+constexpr Section kSections[] = {
+    {"Q4_0", section<DType::q4_0>}, {"Q4_1", section<DType::q4_1>}, {"Q5_0", section<DType::q5_0>},
+    {"Q5_1", section<DType::q5_1>}, {"Q8_0", section<DType::q8_0>}, {"Q4_K", section<DType::q4_k>},
+    {"Q5_K", section<DType::q5_k>}, {"Q6_K", section<DType::q6_k>}, {"F16", section<DType::f16>},
+    {"BF16", section<DType::bf16>}, {"F32", section<DType::f32>},
+};
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  Options options;
-  int kept = 1;
-  for (int i = 1; i < argc; ++i) {
-    if (!take_option(argv[i], options)) argv[kept++] = argv[i];
-  }
-  argc = kept;
-  const char* forced = std::getenv("QUIRE_CPU");
-  auto choice = choose_cpu_tier(forced != nullptr ? forced : "");
-  if (!choice.ok()) {
-    std::fprintf(stderr, "%s\n", choice.error().message.c_str());
-    return 1;
-  }
-  options.tier = choice->tier;
-  for (DType dtype : kAllDTypes) {
-    for (std::int64_t tokens : {1, 2, 4, 8, 32, 512}) {
-      std::string name = cat(info(dtype).name, "/", tokens, "/", to_string(options.tier));
-      benchmark::RegisterBenchmark(name.c_str(),
-                                   [=](benchmark::State& state) { multiply(state, options, dtype, tokens); })
-          ->Unit(benchmark::kMicrosecond)
-          ->UseRealTime();
-    }
-  }
-  benchmark::RegisterBenchmark("quantize_row", [=](benchmark::State& state) { quantize_activations(state, options); });
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
-}
+std::span<const Section> sections() { return kSections; }
+
+}  // namespace quire::bench

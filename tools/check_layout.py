@@ -24,9 +24,10 @@ OWNERS = {
     r"utf8proc": {"text"},
     r"prometheus/": {"metrics"},
     r"openssl/": {"engine"},
+    r"zlib": {"traces"},
     r"CLI/": {"apps"},
 }
-TEST_LIBRARIES = r"gtest/|gmock/|rapidcheck|benchmark/"
+TEST_LIBRARIES = r"gtest/|gmock/|rapidcheck"
 DEPENDENCY = "|".join(OWNERS) + "|" + TEST_LIBRARIES + "|fmt/"
 
 # What the deciding half may not do: it has no clocks, threads, I/O or order that differs from run to run.

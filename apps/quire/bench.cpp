@@ -12,7 +12,7 @@
 #include "commands.h"
 #include "flags.h"
 #include "quire/base/rng.h"
-#include "quire/json/json.h"
+#include "quire/report/report.h"
 #include "terminal.h"
 
 namespace quire::cli {
@@ -22,22 +22,14 @@ struct BenchFlags {
   engine::EngineOptions engine;
   std::int32_t context = 512, steps = 64, tokens = 512, repeat = 5;
   std::vector<std::int32_t> batch = {1, 8, 32};
-  bool json = false;
+  std::string json;  ///< a file; "-": standard output, without the table; empty: none
 };
 
-struct BenchRow {
-  std::string metric;
-  double tokens_per_s = 0;
-  std::vector<double> ms;  ///< sorted
-
-  double at(double share) const { return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))]; }
-};
-
-BenchRow make_row(std::string metric, std::int32_t tokens, std::vector<double> ms) {
-  std::sort(ms.begin(), ms.end());
-  BenchRow row{.metric = std::move(metric), .ms = std::move(ms)};
-  row.tokens_per_s = tokens * 1000.0 / row.at(0.5);
-  return row;
+/// Tokens/s from the milliseconds of steps of so many tokens.
+report::Row make_row(std::string metric, std::int32_t tokens, const std::vector<double>& ms) {
+  std::vector<double> rates;
+  for (double each : ms) rates.push_back(tokens * 1000.0 / each);
+  return report::make_row({std::move(metric), "tokens/s"}, rates);
 }
 
 using Clock = std::chrono::steady_clock;
@@ -55,7 +47,7 @@ class Bench {
   Bench(engine::Engine& engine, const BenchFlags& flags) : engine_(engine), flags_(flags) {}
 
   /// Time to the first token of prompts that are alone.
-  Result<BenchRow> prefill() {
+  Result<report::Row> prefill() {
     std::vector<double> ms;
     for (std::int32_t i = 0; i <= flags_.repeat; ++i) {
       DeltaQueue queue;
@@ -68,7 +60,7 @@ class Bench {
   }
 
   /// Steps in which `batch` requests decode one token each, all of them with at least flags.context tokens before it.
-  Result<BenchRow> decode(std::int32_t batch) {
+  Result<report::Row> decode(std::int32_t batch) {
     if (batch > engine_.info().max_batch_rows) {
       return fail("--batch: found ", batch, ", wanted at most --max-batch-rows, ", engine_.info().max_batch_rows);
     }
@@ -130,39 +122,6 @@ class Bench {
   Rng rng_{1};
 };
 
-std::string as_json(std::string_view name, const engine::EngineInfo& info, const std::vector<BenchRow>& rows) {
-  json::Array list;
-  for (const auto& row : rows) {
-    list.emplace_back(json::Object{{"metric", row.metric},
-                                   {"value", row.tokens_per_s},
-                                   {"unit", "tokens/s"},
-                                   {"median_ms", row.at(0.5)},
-                                   {"p10_ms", row.at(0.1)},
-                                   {"p90_ms", row.at(0.9)},
-                                   {"samples", row.ms.size()}});
-  }
-  return json::dump(json::Object{{"name", name},
-                                 {"model", info.model_name},
-                                 {"quantization", info.quantization},
-                                 {"threads", info.threads},
-                                 {"cpu_tier", to_string(info.cpu_tier)},
-                                 {"kv_type", info.kv_type},
-                                 {"rows", std::move(list)}}) +
-         "\n";
-}
-
-std::string as_text(const engine::EngineInfo& info, const std::vector<BenchRow>& rows) {
-  std::string text = cat(info.model_name, " ", info.quantization, ", ", info.threads, " threads, ",
-                         to_string(info.cpu_tier), ", KV ", info.kv_type, "\n");
-  for (const auto& row : rows) {
-    char line[160];
-    std::snprintf(line, sizeof line, "%-28s %9.1f tokens/s   median %8.3f ms   p10 %8.3f   p90 %8.3f   n %zu\n",
-                  row.metric.c_str(), row.tokens_per_s, row.at(0.5), row.at(0.1), row.at(0.9), row.ms.size());
-    text += line;
-  }
-  return text;
-}
-
 /// Unless they are given: no more context and rows than the measurement needs, since KV memory follows from them.
 void fit(BenchFlags& flags, std::string_view name) {
   const std::int32_t batch = name == "step" ? *std::max_element(flags.batch.begin(), flags.batch.end()) : 1;
@@ -176,10 +135,15 @@ int bench(BenchFlags flags, std::string_view name) {
   auto engine = open_engine(flags.engine);
   if (!engine.ok()) return report(engine.error().message), kFailed;
   Bench bench(**engine, flags);
-  std::vector<BenchRow> rows;
-  auto add = [&rows](Result<BenchRow> row) {
+  const engine::EngineInfo& info = (*engine)->info();
+  report::Report result{
+      .name = std::string(name),
+      .machine = report::describe_machine(info.cpu_tier, info.threads),
+      .subject = cat(info.model_name, " ", info.quantization, ", KV ", info.kv_type),
+  };
+  auto add = [&result](Result<report::Row> row) {
     if (!row.ok()) return report(cat("bench: ", row.error().message)), false;
-    rows.push_back(std::move(*row));
+    result.rows.push_back(std::move(*row));
     return true;
   };
   if (name == "prefill") {
@@ -189,13 +153,16 @@ int bench(BenchFlags flags, std::string_view name) {
       if (!add(bench.decode(batch))) return kFailed;
     }
   }
-  write_output(flags.json ? as_json(name, (*engine)->info(), rows) : as_text((*engine)->info(), rows));
-  return kDone;
+  if (flags.json != "-") write_output(report::as_table(result));
+  if (flags.json.empty()) return kDone;
+  auto written = report::write_json(result, flags.json);
+  if (!written.ok()) report(cat("bench: ", written.error().message));
+  return written.ok() ? kDone : kFailed;
 }
 
 void add_common(CLI::App& command, BenchFlags& flags) {
   add_model(command, flags.engine.model_path);
-  command.add_flag("--json", flags.json, "One JSON object");
+  command.add_option("--json", flags.json, "Also write the rows to this file; -: only JSON, to the standard output");
   add_engine_flags(command, flags.engine);
 }
 

@@ -22,5 +22,6 @@ void add_inspect(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);
 void add_score(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
+void add_sim(CLI::App& app, Action& chosen);
 
 }  // namespace quire::cli

@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
   add_tokenize(app, chosen);
   add_score(app, chosen);
   add_bench(app, chosen);
+  add_sim(app, chosen);
 
   if (auto message = unknown_command(app, argc, argv)) return report(*message), kUsage;
   try {

@@ -9,13 +9,20 @@ machine may be shared: read the ratios, not the figures. Run it by `./dev bench 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-TARGET = 1.0  # at least as fast as llama.cpp
-METRICS = ["prefill 512", "decode batch 1 context 512", "decode batch 8 context 512", "decode batch 32 context 512"]
+import report
+
+# At least so many times as fast as llama.cpp with the default model (SmolLM2 Q4_1), by CPU tier.
+TARGETS = {
+    "avx512vnni": {"prefill 512": 7.0, "decode batch 1 context 512": 4.5, "decode batch 8 context 512": 6.5,
+                   "decode batch 32 context 512": 5.5},
+    "avx2": {"prefill 512": 3.0, "decode batch 1 context 512": 2.6, "decode batch 8 context 512": 4.0,
+             "decode batch 32 context 512": 3.5},
+}
+METRICS = list(TARGETS["avx2"])
 
 
 def run_json(command):
@@ -26,7 +33,7 @@ def run_json(command):
 
 
 def run_quire(args):
-    common = [args.model, "--threads", str(args.threads), "--json"]
+    common = [args.model, "--threads", str(args.threads), "--json", "-"]
     prefill = run_json([args.quire, "bench", "prefill", *common, "--tokens", "512", "--repeat", "3"])
     step = run_json([args.quire, "bench", "step", *common, "--context", "512", "--batch", "1,8,32", "--steps", "32"])
     return {"info": step, "rows": {row["metric"]: row["value"] for row in prefill["rows"] + step["rows"]}}
@@ -36,13 +43,6 @@ def run_llama_cpp(args):
     script = str(Path(__file__).with_name("llama_cpp_bench.py"))
     result = run_json([sys.executable, script, "--model", args.model, "--threads", str(args.threads)])
     return {"info": result, "rows": {row["metric"]: row["value"] for row in result["rows"]}}
-
-
-def cpu_name():
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown CPU"
 
 
 def main():
@@ -61,28 +61,14 @@ def main():
             print(f"round {number + 1} of {args.rounds}: {run.__name__.removeprefix('run_')} ...", file=sys.stderr)
             results.append(run(args))
 
-    rows = []
-    for metric in METRICS:
-        ratio = statistics.median(a["rows"][metric] / b["rows"][metric] for a, b in zip(ours, theirs))
-        rows.append({
-            "metric": metric,
-            "value": round(statistics.median(a["rows"][metric] for a in ours), 1),
-            "unit": "tokens/s",
-            "peer": round(statistics.median(b["rows"][metric] for b in theirs), 1),
-            "ratio": round(ratio, 2),
-            "target": TARGET,
-            "holds": ratio >= TARGET,
-        })
-    info = ours[0]["info"]
-    machine = f"{cpu_name()}, {args.threads} threads, {info['cpu_tier']}"
-    print(f"\n{Path(args.model).name} on {machine}; llama-cpp-python {theirs[0]['info']['version']}; median of {args.rounds} rounds\n")
-    print(f"{'tokens/s':30}{'Quire':>10}{'llama.cpp':>12}{'ratio':>9}{'target':>9}")
-    for row in rows:
-        print(f"{row['metric']:30}{row['value']:10.1f}{row['peer']:12.1f}{row['ratio']:8.2f}x{row['target']:8.1f}x"
-              f"  {'holds' if row['holds'] else 'MISSED'}")
-    if args.json:
-        Path(args.json).write_text(json.dumps({"name": "peers", "machine": machine, "model": Path(args.model).name,
-                                               "rows": rows}, indent=2) + "\n")
+    machine = ours[0]["info"]["machine"]
+    tier = machine.rsplit(", ", 1)[1]
+    is_default_model = Path(args.model).name.startswith("SmolLM2-135M") and "Q4_1" in args.model
+    targets = TARGETS.get(tier, TARGETS["avx2"]) if is_default_model else {}
+    theirs_name = f"llama-cpp-python {theirs[0]['info']['version']}"
+    rows = [report.row(metric, "tokens/s", [a["rows"][metric] for a in ours], theirs_name,
+                       [b["rows"][metric] for b in theirs], targets.get(metric)) for metric in METRICS]
+    report.finish({"name": "peers", "machine": machine, "subject": Path(args.model).name, "rows": rows}, args.json)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,13 @@ std::vector<TokenId> get_tokens(ByteReader& in) {
   return tokens;
 }
 
+std::vector<BlockKey> get_keys(ByteReader& in) {
+  std::vector<BlockKey> keys(in.get_count(sizeof(BlockKey)));
+  for (BlockKey& key : keys)
+    for (std::byte& byte : key.bytes) byte = static_cast<std::byte>(in.get<std::uint8_t>());
+  return keys;
+}
+
 std::optional<std::int32_t> get_optional(ByteReader& in) {
   const bool has_value = in.get<std::uint8_t>() != 0;
   const auto value = in.get<std::int32_t>();
@@ -81,6 +88,11 @@ Result<CoreOptions> get_header(ByteReader& in) {
   options.queue_policy = in.get_text();
   options.victim_policy = in.get_text();
   options.prefix_cache = in.get<std::uint8_t>() != 0;
+  options.kv_ram_frames = in.get<std::int32_t>();
+  options.kv_files = in.get<std::uint8_t>() != 0;
+  options.preemption = in.get_text();
+  options.copy_block_ns = in.get<std::int64_t>();
+  options.compute_token_ns = in.get<std::int64_t>();
   if (in.failed()) return fail("the command log ends within its header, at byte ", in.position());
   return options;
 }
@@ -123,8 +135,12 @@ class Replayer {
         return run_plan();
       case LogTag::commit:
         return run_commit();
+      case LogTag::files:
+        return run_files();
+      case LogTag::transfer:
+        return run_transfer();
     }
-    return error("its tag is ", static_cast<int>(tag), ", tags are 1 to 5");
+    return error("its tag is ", static_cast<int>(tag), ", tags are 1 to 7");
   }
 
   Result<void> run_submit() {
@@ -151,6 +167,24 @@ class Replayer {
     if (reason > static_cast<std::uint8_t>(FinishReason::stopped_by_caller))
       return error("its finish reason is ", static_cast<int>(reason));
     core_.finish_branch(request, branch, static_cast<FinishReason>(reason));
+    return {};
+  }
+
+  Result<void> run_files() {
+    const std::vector<BlockKey> keys = get_keys(in_);
+    QUIRE_TRY_VOID(check_command());
+    core_.note_files(keys);
+    return {};
+  }
+
+  Result<void> run_transfer() {
+    TransferEnd end{TransferId{in_.get<std::uint64_t>()}, {}, {}};
+    const auto outcome = in_.get<std::uint8_t>();
+    end.removed = get_keys(in_);
+    QUIRE_TRY_VOID(check_command());
+    if (outcome >= kNumTransferOutcomes) return error("its transfer outcome is ", static_cast<int>(outcome));
+    end.outcome = static_cast<TransferOutcome>(outcome);
+    core_.end_transfer(end);
     return {};
   }
 

@@ -1,11 +1,11 @@
 #pragma once
 // The command log: everything that entered a core, as bytes, enough to run it again.
 //
-// Format, version 4. All integers are little-endian; i32 and i64 are two's complement; f32 and f64 are their IEEE 754
+// Format, version 5. All integers are little-endian; i32 and i64 are two's complement; f32 and f64 are their IEEE 754
 // bits; a list is a u32 count, then the items; text is a list of bytes.
 //
 //     header   8 bytes "QUIRELOG", u32 version, then the options in the order of CoreOptions (i32 each, text for
-//              policies, u8 for the prefix cache)
+//              policies, u8 for the prefix cache and the files, i64 for rates)
 //     record   u8 tag, then
 //        1 submit   u64 id, list of i32 prompt, u8 has_max_tokens, i32 max_tokens, list of i32 stop tokens,
 //                   i32 min_tokens, u8 has_logits_from, i32 logits_from, i32 priority, text salt, i32 num_branches,
@@ -14,6 +14,8 @@
 //        3 finish   u64 id, i32 branch, u8 reason
 //        4 plan     u64 step, u64 digest of the plan: what the core decided, for comparison
 //        5 commit   u64 elapsed_ns, list of (i32 token, u8 failed, list of candidates (i32 token, f32 logprob))
+//        6 files    list of 32-byte keys: block files that were found
+//        7 transfer u64 transfer, u8 outcome, list of 32-byte keys of removed files
 //
 // Refused requests and cancels without effect are recorded too. A log may end after any record.
 
@@ -53,7 +55,7 @@ struct Replay {
   CoreOptions options;
   std::vector<std::uint64_t> plan_digests;        ///< one for each plan, as decided now
   std::vector<Event> events;                      ///< all of them
-  std::uint64_t num_commands = 0;                 ///< submits, cancels, finishes
+  std::uint64_t num_commands = 0;                 ///< all but plans and commits
   std::optional<std::uint64_t> first_difference;  ///< the step whose plan differs from the recorded one
 };
 

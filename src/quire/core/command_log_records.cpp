@@ -24,6 +24,12 @@ void put_beams(ByteWriter& out, const std::optional<BeamParams>& beams) {
   out.put(static_cast<std::uint8_t>(beams->early_stopping));
 }
 
+void put_keys(ByteWriter& out, const std::vector<BlockKey>& keys) {
+  out.put(static_cast<std::uint32_t>(keys.size()));
+  for (const BlockKey& key : keys)
+    for (std::byte byte : key.bytes) out.put(static_cast<std::uint8_t>(byte));
+}
+
 void put_tag(ByteWriter& out, LogTag tag) { out.put(static_cast<std::uint8_t>(tag)); }
 
 }  // namespace
@@ -41,6 +47,11 @@ void put_header(ByteWriter& out, const CoreOptions& options) {
   out.put_text(options.queue_policy);
   out.put_text(options.victim_policy);
   out.put(static_cast<std::uint8_t>(options.prefix_cache));
+  out.put(options.kv_ram_frames);
+  out.put(static_cast<std::uint8_t>(options.kv_files));
+  out.put_text(options.preemption);
+  out.put(options.copy_block_ns);
+  out.put(options.compute_token_ns);
 }
 
 void put_submit(ByteWriter& out, const CoreRequest& request) {
@@ -67,6 +78,18 @@ void put_finish(ByteWriter& out, RequestId request, std::int32_t branch, FinishR
   out.put(request.value);
   out.put(branch);
   out.put(static_cast<std::uint8_t>(reason));
+}
+
+void put_files(ByteWriter& out, const std::vector<BlockKey>& keys) {
+  put_tag(out, LogTag::files);
+  put_keys(out, keys);
+}
+
+void put_transfer(ByteWriter& out, const TransferEnd& end) {
+  put_tag(out, LogTag::transfer);
+  out.put(end.transfer.value);
+  out.put(static_cast<std::uint8_t>(end.outcome));
+  put_keys(out, end.removed);
 }
 
 void put_plan(ByteWriter& out, std::uint64_t step, std::uint64_t digest) {

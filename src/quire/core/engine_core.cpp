@@ -29,7 +29,8 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(const CoreOptions& option
 EngineCore::EngineCore(const CoreOptions& options, CommandSink* sink, const CacheIdentity& identity)
     : sink_(sink),
       kv_(std::make_unique<PagedKvManager>(options.num_blocks, options.block_size,
-                                           options.prefix_cache ? std::optional(identity) : std::nullopt)),
+                                           options.prefix_cache ? std::optional(identity) : std::nullopt,
+                                           TierOptions{options.kv_ram_frames, options.kv_files})),
       scheduler_(std::make_unique<Scheduler>(options, *kv_)) {
   record(sink_, put_header, options);
 }
@@ -54,6 +55,18 @@ bool EngineCore::finish_branch(RequestId request, std::int32_t branch, FinishRea
   QUIRE_CHECK(!plan_is_open_, "finish_branch between plan_step and commit");
   record(sink_, put_finish, request, branch, reason);
   return scheduler_->end_branch(request, branch, reason);
+}
+
+void EngineCore::note_files(const std::vector<BlockKey>& keys) {
+  QUIRE_CHECK(!plan_is_open_, "a command between plan_step and commit");
+  record(sink_, put_files, keys);
+  kv_->note_files(keys);
+}
+
+void EngineCore::end_transfer(const TransferEnd& end) {
+  QUIRE_CHECK(!plan_is_open_, "a command between plan_step and commit");
+  record(sink_, put_transfer, end);
+  kv_->end_transfer(end);
 }
 
 // -- steps --
@@ -87,6 +100,8 @@ KvCapacity EngineCore::kv_capacity() const { return kv_->capacity(); }
 const CoreOptions& EngineCore::options() const { return scheduler_->options(); }
 const CoreCounters& EngineCore::counters() const { return scheduler_->counters(); }
 const KvManager& EngineCore::kv() const { return *kv_; }
+bool EngineCore::has_transfers_to_start() const { return kv_->has_transfers_to_start(); }
+std::int32_t EngineCore::num_reads_in_flight() const { return kv_->num_reads_in_flight(); }
 
 std::optional<std::int32_t> EngineCore::num_generated(RequestId request) const {
   return scheduler_->num_generated(request);

@@ -19,10 +19,10 @@
 //  E1  those of the KV manager; and the sequences that hold memory are exactly those of running requests' branches
 //  E2  every live request is in exactly one of: queue (waiting, preempted), running
 //  E3  a finished request has ended once, with one reason, each of its branches before it, and holds no memory
-//  E4  if has_work(), the next plan has at least one row
+//  E4  if has_work(), the next plan has at least one row, or a read from a file is in flight after it
 //  E5  a request is preempted at most kMaxPreemptions times (sched/scheduler.h)
 //
-// Thread-safety: none; one thread at a time. Commands (submit, cancel, finish_branch) must not come between plan_step
+// Thread-safety: none; one thread at a time. Commands (all but plan_step and commit) must not come between plan_step
 // and commit: whoever runs the steps keeps them until then.
 //
 // Events come from take_events() (or commit) after any call.
@@ -69,10 +69,18 @@ class EngineCore {
   /// branch; those of a request that has not had its first tokens do not exist.
   bool finish_branch(RequestId request, std::int32_t branch, FinishReason reason = FinishReason::stopped_by_caller);
 
+  /// Block files that were found, before the first request.
+  void note_files(const std::vector<BlockKey>& keys);
+
+  /// A write or read of an earlier plan has ended, well or not. Transfers may end in any order; what is not in flight
+  /// is ignored.
+  void end_transfer(const TransferEnd& end);
+
   // -- steps --
 
-  /// Decides the next step and takes the memory for it. Has rows if has_work(); may be called without work, to let the
-  /// executor forget the dropped sequences. Valid until the next call of plan_step.
+  /// Decides the next step and takes the memory for it. Has rows if has_work(), but for E4; may be called without
+  /// work, to let the executor forget the dropped sequences and to start transfers. Valid until the next call of
+  /// plan_step.
   const BatchPlan& plan_step();
 
   /// The outcome of the plan: result.rows.size() must be plan.rows.size(), and the rows as sched/row_result.h has them.
@@ -89,6 +97,8 @@ class EngineCore {
   std::int32_t num_running() const;
   std::int32_t num_preempted() const;  ///< those of num_waiting() that had started
   KvCapacity kv_capacity() const;
+  std::int32_t num_reads_in_flight() const;  ///< from files; after a plan without rows, nothing goes on until one ends
+  bool has_transfers_to_start() const;       ///< a plan would start one, even without work
   const CoreOptions& options() const;
   const CoreCounters& counters() const;
 

@@ -12,7 +12,9 @@ namespace {
 /// What a seed switches on.
 struct Swarm {
   bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
-  bool cache, shared_prefixes, salts, collisions, priorities, branches, beams;
+  bool cache, shared_prefixes, salts, collisions, priorities;
+  bool ram, files, slow_disk, disk_faults, few_files, rates, restarts;
+  bool branches, beams;
   explicit Swarm(Rng& rng)
       : cancels(rng.chance(0.5)),
         finishes(rng.chance(0.3)),
@@ -26,6 +28,13 @@ struct Swarm {
         salts(rng.chance(0.3)),
         collisions(rng.chance(0.15)),
         priorities(rng.chance(0.5)),
+        ram(rng.chance(0.7)),
+        files(rng.chance(0.7)),
+        slow_disk(rng.chance(0.6)),
+        disk_faults(rng.chance(0.6)),
+        few_files(rng.chance(0.4)),
+        rates(rng.chance(0.3)),
+        restarts(rng.chance(0.5)),
         branches(rng.chance(0.5)),
         beams(rng.chance(0.4)) {}
 };
@@ -48,6 +57,21 @@ CoreOptions random_options(Rng& rng) {
   options.queue_policy = any_of(rng, queue_policy_names());
   options.victim_policy = any_of(rng, victim_policy_names());
   return options;
+}
+
+void set_tiers(Rng& rng, const Swarm& swarm, LoadScript& script) {
+  CoreOptions& options = script.options;
+  if (!swarm.cache || !swarm.ram) return;
+  options.kv_ram_frames = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 6) : rng.between(4, 60));
+  constexpr std::string_view kModes[] = {"auto", "auto", "swap", "recompute"};
+  options.preemption = kModes[rng.between(0, 3)];
+  if (swarm.rates) options.copy_block_ns = rng.between(1, 1000);
+  if (swarm.rates) options.compute_token_ns = rng.between(1, 100);
+  if (!swarm.files) return;
+  options.kv_files = true;
+  script.disk = {script.seed, swarm.slow_disk ? 0.3 : 1, swarm.disk_faults ? 0.2 : 0};
+  if (swarm.few_files) script.max_files = static_cast<std::size_t>(rng.between(1, 30));
+  script.restarts = swarm.restarts;
 }
 
 /// Makes the requests of one script.
@@ -245,6 +269,7 @@ LoadScript make_script(std::uint64_t seed) {
   script.options = random_options(rng);
   script.options.prefix_cache = swarm.cache;
   script.hash_collides = swarm.collisions;
+  set_tiers(rng, swarm, script);
   RequestMaker maker(rng, swarm, script);
   const auto num_requests = static_cast<std::uint64_t>(rng.between(1, 24));
   while (maker.num_made() < num_requests) {
@@ -259,9 +284,27 @@ LoadScript make_script(std::uint64_t seed) {
   return script;
 }
 
-std::optional<std::string> run_script(const LoadScript& script, ScriptTotals& totals) {
+namespace {
+
+void add_tiers(const EngineCore& core, ScriptTotals& totals) {
+  const KvTierCounters tiers = core.kv().tier_counters();
+  const auto& preemptions = core.counters().preemptions_by;
+  totals.swaps += preemptions[static_cast<std::size_t>(PreemptionKind::swap)];
+  totals.no_room += preemptions[static_cast<std::size_t>(PreemptionKind::recompute_no_room)];
+  totals.loads += tiers.blocks_loaded;
+  totals.frames_evicted += tiers.frames_evicted;
+  totals.files_removed += tiers.files_removed;
+  totals.file_reads += tiers.reads[0];
+  for (std::size_t i = 1; i < tiers.reads.size(); ++i) totals.failed_reads += tiers.reads[i];
+}
+
+/// One core's life; `files` are those that it finds, then those that it leaves.
+std::optional<std::string> run_once(const LoadScript& script, ShadowFiles& files, ScriptTotals& totals) {
   const CollidingHasher colliding;
   ShadowRun run(script.options, script.vocabulary, script.hash_collides ? &colliding : nullptr);
+  run.set_disk(script.disk);
+  run.tiers().set_max_files(script.max_files);
+  if (script.options.kv_files) run.put_files(std::move(files));
   for (const ScriptStep& step : script.steps) {
     play(step, run);
     if (run.problem()) return run.problem();
@@ -282,7 +325,18 @@ std::optional<std::string> run_script(const LoadScript& script, ScriptTotals& to
     totals.gangs_preempted += answer.request.num_branches > 1 && answer.num_preemptions > 0;
     totals.searches_preempted += answer.request.beams && answer.num_preemptions > 0;
   }
+  add_tiers(run.core(), totals);
+  files = std::move(run.tiers().files());
   return run.problem();
+}
+
+}  // namespace
+
+std::optional<std::string> run_script(const LoadScript& script, ScriptTotals& totals) {
+  ShadowFiles files;
+  std::optional<std::string> problem = run_once(script, files, totals);
+  if (!problem && script.restarts) problem = run_once(script, files, totals);
+  return problem;
 }
 
 LoadScript shrink_script(LoadScript script, const std::function<bool(const LoadScript&)>& fails) {
@@ -312,6 +366,10 @@ std::string to_text(const LoadScript& script) {
               o.token_budget, ", rows ", o.max_rows, ", watermark ", o.watermark_blocks, ", ageing ", o.ageing_steps,
               ", queue ", o.queue_policy, ", victim ", o.victim_policy, ", cache ", o.prefix_cache ? "on" : "off",
               script.hash_collides ? ", colliding hash" : "", "\n");
+  if (o.kv_ram_frames > 0)
+    text += cat("frames ", o.kv_ram_frames, ", files ", o.kv_files ? "on" : "off", ", preemption ", o.preemption,
+                ", rates ", o.copy_block_ns, " ", o.compute_token_ns, ", disk ", script.disk.ends, " ",
+                script.disk.faults, ", files kept ", script.max_files, script.restarts ? ", restarts" : "", "\n");
   for (std::size_t s = 0; s < script.steps.size(); ++s) {
     const ScriptStep& step = script.steps[s];
     if (step.num_commands() > 0) text += cat("before step ", s + 1, "\n");

@@ -37,6 +37,9 @@ struct LoadScript {
   CoreOptions options;
   std::int32_t vocabulary = 40;
   bool hash_collides = false;  ///< all block keys are equal
+  DiskBehaviour disk;          ///< while it runs; matters with options.kv_files
+  std::size_t max_files = 0;   ///< that are kept; 0: all
+  bool restarts = false;       ///< runs a second time, on a new core that finds the files of the first
   std::vector<ScriptStep> steps;
 
   std::size_t num_commands() const;
@@ -48,9 +51,12 @@ LoadScript make_script(std::uint64_t seed);
 struct ScriptTotals {
   std::uint64_t steps = 0, preemptions = 0, refused = 0, exempt = 0, hits = 0, evictions = 0, collisions = 0, aged = 0;
   std::uint64_t gangs_preempted = 0, searches_preempted = 0;  ///< and resumed; requests with several branches, searches
+  std::uint64_t swaps = 0, no_room = 0, loads = 0, frames_evicted = 0, file_reads = 0, failed_reads = 0,
+                files_removed = 0;
 };
 
-/// Plays the script, then lets everything end without more faults. The first thing that was wrong, or nullopt.
+/// Plays the script, then lets everything end without more faults from outside (the disk goes on as it did). The first
+/// thing that was wrong, or nullopt.
 std::optional<std::string> run_script(const LoadScript& script, ScriptTotals& totals);
 
 /// A script with as few commands as a greedy search finds (steps, then single commands, then shorter prompts and

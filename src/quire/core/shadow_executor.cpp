@@ -76,11 +76,13 @@ std::vector<Candidate> shadow_candidates(std::string_view salt, const std::vecto
   return candidates_of(fold_of(salt, tokens), vocabulary, count);
 }
 
-ShadowExecutor::ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size, std::int32_t vocabulary)
+ShadowExecutor::ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size, std::int32_t vocabulary,
+                               std::int32_t num_frames)
     : block_size_(block_size),
       vocabulary_(vocabulary),
       mirror_(block_size),
-      blocks_(static_cast<std::size_t>(num_blocks) + 1, std::vector<Slot>(static_cast<std::size_t>(block_size))),
+      tiers_(num_frames),
+      blocks_(static_cast<std::size_t>(num_blocks) + 1, ShadowBlock(static_cast<std::size_t>(block_size))),
       num_holders_(static_cast<std::size_t>(num_blocks) + 1, 0) {}
 
 std::uint64_t ShadowExecutor::tenant(std::string_view salt) { return tenant_number(salt); }
@@ -103,6 +105,8 @@ StepResult ShadowExecutor::execute(const BatchPlan& plan) {
     for (const PlanRow& row : plan.rows) result.rows.push_back(result_of(row, 0, vocabulary_));
     return result;
   }
+  tiers_.start(plan.tiers, blocks_);
+  if (tiers_.violation()) note(*tiers_.violation());
   for (const BlockCopy& copy : plan.copies) blocks_.at(copy.to.value) = blocks_.at(copy.from.value);
   for (const PlanRow& row : plan.rows) check_row(row);
   for (const PlanRow& row : plan.rows) write_row(plan, row);
@@ -174,7 +178,7 @@ void ShadowExecutor::check_row(const PlanRow& row) {
     note(cat("B3: sequence ", row.sequence, " has ", num_blocks, " blocks for ", row.end(), " tokens"));
 }
 
-ShadowExecutor::Slot* ShadowExecutor::slot_at(const PlanRow& row, std::int32_t position) {
+ShadowSlot* ShadowExecutor::slot_at(const PlanRow& row, std::int32_t position) {
   const std::span<const BlockId> table = mirror_.table(row.sequence);
   const auto index = static_cast<std::size_t>(position / block_size_);
   if (index >= table.size()) return nullptr;
@@ -184,8 +188,8 @@ ShadowExecutor::Slot* ShadowExecutor::slot_at(const PlanRow& row, std::int32_t p
 void ShadowExecutor::write_row(const BatchPlan& plan, const PlanRow& row) {
   const std::uint64_t tenant = tenant_of(row.request);
   for (std::int32_t p = row.begin; p < row.end(); ++p) {
-    Slot* slot = slot_at(row, p);
-    const Slot* before = p > 0 ? slot_at(row, p - 1) : nullptr;
+    ShadowSlot* slot = slot_at(row, p);
+    const ShadowSlot* before = p > 0 ? slot_at(row, p - 1) : nullptr;
     if (!slot || (p > 0 && !before)) return;  // noted by check_row
     const TokenId token = plan.tokens[static_cast<std::size_t>(row.token_offset + p - row.begin)];
     if (slot->written_in_step == plan.step) note(cat("B4: step ", plan.step, " writes one slot twice"));
@@ -198,7 +202,7 @@ void ShadowExecutor::write_row(const BatchPlan& plan, const PlanRow& row) {
 std::uint64_t ShadowExecutor::fold_row(const PlanRow& row) {
   Digest fold;
   for (std::int32_t p = 0; p < row.end(); ++p) {
-    const Slot* slot = slot_at(row, p);
+    const ShadowSlot* slot = slot_at(row, p);
     if (!slot) return 0;
     if (slot->tenant != tenant_of(row.request) || slot->position != p)
       note(cat("request ", row.request, " reads at position ", p, " what ",

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "quire/core/executor.h"
+#include "quire/core/shadow_tiers.h"
 #include "quire/core/table_mirror.h"
 
 namespace quire {
@@ -33,7 +34,8 @@ std::vector<Candidate> shadow_candidates(std::string_view salt, const std::vecto
 
 class ShadowExecutor final : public Executor {
  public:
-  ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size, std::int32_t vocabulary);
+  ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size, std::int32_t vocabulary,
+                 std::int32_t num_frames = 0);
 
   /// Before the request's first row; without it the salt is empty.
   void set_salt(RequestId request, std::string_view salt) { tenants_[request] = tenant(salt); }
@@ -43,15 +45,10 @@ class ShadowExecutor final : public Executor {
   /// The first plan that broke an invariant or read a slot that was not the row's own, or nullopt.
   const std::optional<std::string>& violation() const { return violation_; }
   std::size_t num_sequences() const { return mirror_.num_sequences(); }
+  /// RAM and files; whoever runs the steps ends the transfers.
+  ShadowTiers& tiers() { return tiers_; }
 
  private:
-  struct Slot {
-    std::uint64_t tenant = 0;
-    std::int32_t position = -1;
-    TokenId token{-1};
-    std::uint64_t chain = 0;  ///< digest of this slot's content and the chain of the slot before
-    std::uint64_t written_in_step = 0;
-  };
   static std::uint64_t tenant(std::string_view salt);
   std::uint64_t tenant_of(RequestId request) const;
   void note(std::string text);
@@ -60,12 +57,13 @@ class ShadowExecutor final : public Executor {
   void check_row(const PlanRow& row);
   void write_row(const BatchPlan& plan, const PlanRow& row);
   std::uint64_t fold_row(const PlanRow& row);
-  Slot* slot_at(const PlanRow& row, std::int32_t position);
+  ShadowSlot* slot_at(const PlanRow& row, std::int32_t position);
 
   const std::int32_t block_size_;
   const std::int32_t vocabulary_;
   TableMirror mirror_;
-  std::vector<std::vector<Slot>> blocks_;                ///< [num_blocks + 1][block_size]
+  ShadowTiers tiers_;
+  std::vector<ShadowBlock> blocks_;                      ///< [num_blocks + 1][block_size]
   std::vector<std::int32_t> num_holders_;                ///< [num_blocks + 1]: tables that name the block
   std::unordered_map<SequenceId, std::int32_t> end_of_;  ///< where each sequence's last row ended
   std::unordered_map<RequestId, std::uint64_t> tenants_;

@@ -121,7 +121,7 @@ ShadowRun::ShadowRun(const CoreOptions& options, std::int32_t vocabulary, const 
       vocabulary_(vocabulary),
       identity_{hasher, {}},
       core_(*EngineCore::create(options, &log_, identity_)),
-      executor_(options.num_blocks, options.block_size, vocabulary) {}
+      executor_(options.num_blocks, options.block_size, vocabulary, options.kv_ram_frames) {}
 
 void ShadowRun::note(std::string text) {
   if (!problem_) problem_ = cat("step ", num_steps_, ": ", text);
@@ -193,15 +193,41 @@ std::vector<RequestId> ShadowRun::live() const {
   return ids;
 }
 
+void ShadowRun::put_files(ShadowFiles files) {
+  std::vector<BlockKey> keys;
+  for (const auto& [key, file] : files) keys.push_back(key);
+  tiers().files() = std::move(files);
+  core_->note_files(keys);
+}
+
+/// In any order. One at least, if nothing else goes on.
+void ShadowRun::end_transfers() {
+  constexpr ShadowFault kFaults[] = {ShadowFault::io_error, ShadowFault::no_space, ShadowFault::lost,
+                                     ShadowFault::torn,     ShadowFault::deleted,  ShadowFault::timed_out};
+  bool must_end = stands_still_;
+  for (std::size_t left = tiers().num_in_flight(); left > 0; --left) {
+    if (!must_end && !disk_rng_.chance(disk_.ends)) continue;
+    must_end = false;
+    const auto last = static_cast<std::int64_t>(tiers().num_in_flight()) - 1;
+    const auto index = static_cast<std::size_t>(disk_.ends < 1 ? disk_rng_.between(0, last) : 0);
+    const bool fails = disk_.faults > 0 && disk_rng_.chance(disk_.faults);
+    core_->end_transfer(tiers().end(index, fails ? kFaults[disk_rng_.between(0, 5)] : ShadowFault::none));
+    if (disk_.faults > 0 && disk_rng_.chance(0.05)) core_->end_transfer({TransferId{disk_rng_() | 1ull << 40}, {}, {}});
+  }
+  if (auto violation = core_->validate()) note(*violation);
+}
+
 const BatchPlan& ShadowRun::step() {
+  end_transfers();
   const bool had_work = core_->has_work();
   const BatchPlan& plan = core_->plan_step();
   num_steps_ = plan.step;
   note_aged();
   digests_.push_back(plan.digest());
-  if (had_work && plan.rows.empty()) note("I7: there is work and no row");
+  stands_still_ = had_work && plan.rows.empty();
+  if (stands_still_ && core_->num_reads_in_flight() == 0) note("I7: there is work and no row");
   if (steps_left_ == 0 && had_work) note("the liveness bound is exceeded");
-  if (had_work && steps_left_ > 0) --steps_left_;
+  if (!plan.rows.empty() && steps_left_ > 0) --steps_left_;
   check_plan(plan);
   if (auto violation = core_->validate()) note(*violation);
   StepResult result = executor_.execute(plan);
@@ -408,11 +434,22 @@ void ShadowRun::check_end() {
   const KvCapacity capacity = core_->kv_capacity();
   if (capacity.used_blocks() != 0) note(cat("the pool ends with ", capacity.used_blocks(), " blocks used"));
   step();  // without work: lets the executor forget the last sequences
+  check_tiers();
   if (executor_.num_sequences() != 0) note("the executor still knows sequences");
   for (const auto& [id, answer] : answers_)
     if (!answer.finished) note(cat("request ", id, " never ended"));
   check_counters();
   check_replay();
+}
+
+/// B05: when nothing is left, no frame is anybody's.
+void ShadowRun::check_tiers() {
+  const auto goes_on = [&] { return tiers().num_in_flight() > 0 || core_->has_transfers_to_start(); };
+  for (int i = 0; i < 1000 && goes_on(); ++i) step();
+  if (goes_on()) note("transfers go on without end");
+  const KvTierCounters counters = core_->kv().tier_counters();
+  if (counters.frames_private != 0) note(cat("B05: ", counters.frames_private, " frames are lost"));
+  if (counters.reads_in_flight != 0 || counters.writes_in_flight != 0) note("the core waits for transfers that ended");
 }
 
 void ShadowRun::check_counters() {

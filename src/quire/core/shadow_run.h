@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "quire/base/rng.h"
 #include "quire/core/command_log.h"
 #include "quire/core/engine_core.h"
 #include "quire/core/shadow_executor.h"
@@ -29,6 +30,13 @@ OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& option
 /// What its beam search must return.
 std::vector<OracleAnswer> oracle_beams(const CoreRequest& request, const CoreOptions& options, std::int32_t vocabulary);
 
+/// How the files behave, if there are any.
+struct DiskBehaviour {
+  std::uint64_t seed = 0;
+  double ends = 1;    ///< chance that a transfer ends before the next step; which one is any
+  double faults = 0;  ///< chance that one goes wrong
+};
+
 class ShadowRun {
  public:
   explicit ShadowRun(const CoreOptions& options, std::int32_t vocabulary = 1000, const BlockHasher* hasher = nullptr);
@@ -38,6 +46,11 @@ class ShadowRun {
   bool finish(RequestId request, std::int32_t branch = 0);
   /// The next row of the request but `skip` more fails.
   void fail_next_row(RequestId request, std::int32_t skip = 0) { failing_[request] = skip; }
+
+  void set_disk(const DiskBehaviour& behaviour) { disk_ = behaviour, disk_rng_ = Rng(behaviour.seed); }
+  /// Before the first step: files that an earlier run has left.
+  void put_files(ShadowFiles files);
+  ShadowTiers& tiers() { return executor_.tiers(); }
 
   /// One step, fully checked. The plan, valid until the next step.
   const BatchPlan& step();
@@ -79,6 +92,7 @@ class ShadowRun {
  private:
   void note(std::string text);
   std::uint64_t steps_needed(const CoreRequest& request) const;
+  void end_transfers();
   void check_plan(const BatchPlan& plan);
   void note_aged();
   void check_waits();
@@ -95,6 +109,7 @@ class ShadowRun {
   void check_branch(const Answer& answer, std::int32_t index);
   void check_beams(const Answer& answer);
   double score_of(const CoreRequest& request, const OracleAnswer& beam) const;
+  void check_tiers();
   void check_counters();
   void check_replay();
 
@@ -107,7 +122,10 @@ class ShadowRun {
   std::map<RequestId, Answer> answers_;
   std::vector<RequestId> arrivals_;            ///< accepted, in order
   std::map<RequestId, std::int32_t> failing_;  ///< rows to come before the one that fails
-  std::uint64_t steps_left_ = 0;               ///< by the liveness bound
+  DiskBehaviour disk_;
+  Rng disk_rng_{0};
+  bool stands_still_ = false;     ///< the last plan had no row, for want of files
+  std::uint64_t steps_left_ = 0;  ///< by the liveness bound
   std::uint64_t num_steps_ = 0;
   std::vector<std::uint64_t> digests_;
   std::vector<Event> events_;

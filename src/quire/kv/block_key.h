@@ -12,6 +12,7 @@
 // links no crypto library: the engine brings SHA-256 (engine/sha256_hasher.h).
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,7 +27,7 @@ namespace quire {
 
 struct BlockKey {
   std::array<std::byte, 32> bytes{};
-  friend bool operator==(const BlockKey&, const BlockKey&) = default;
+  friend auto operator<=>(const BlockKey&, const BlockKey&) = default;
 };
 
 /// For hash tables that are looked up and never walked.
@@ -77,6 +78,7 @@ struct KeyChain {
   BlockKey root;     ///< meaningful once has_root
   bool has_root = false;
   std::vector<BlockKey> keys;  ///< of blocks 0, 1, ...
+  SequenceId kept;             ///< the preempted sequence whose content the KV manager keeps; 0: none
 
   const BlockKey& parent_of(std::size_t block) const { return block == 0 ? root : keys[block - 1]; }
 };

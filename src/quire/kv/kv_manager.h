@@ -23,8 +23,13 @@
 // overwrites before it reads it, since it computes its positions in order and attends to none behind them. Blocks
 // without references keep their content while memory lasts; they count as free.
 //
+// Tiers, if the manager has any (kv/kv_tiers.h): content that the pool gives up goes to RAM, and to files behind that;
+// match() finds it in RAM, and plan_start() loads it. A preempted sequence may be kept: its content stays in RAM until
+// forget_kept(). What lies in files is asked for with plan_reads() and found in RAM once the transfer has ended.
+//
 // Thread-safety: none; one thread at a time.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -33,6 +38,7 @@
 
 #include "quire/base/ids.h"
 #include "quire/kv/block_key.h"
+#include "quire/kv/tier_changes.h"
 
 namespace quire {
 
@@ -60,11 +66,16 @@ struct TableEdit {
 
 /// The cached prefix of some tokens. Valid until the next commit_plan, fork, release or publish.
 struct PrefixHit {
-  std::vector<BlockId> blocks;       ///< to be shared
+  std::vector<BlockId> blocks;       ///< to be shared; null: to be loaded from `frames`
+  std::vector<FrameId> frames;       ///< as many as blocks, or none
+  FrameId tail_frame;                ///< loaded into a private block, of which the first slots count; 0: none
+  bool tail_is_kept = false;         ///< the frame is the kept tail of a preempted sequence, not a keyed one
   BlockId copy_from = kNullBlock;    ///< a block whose first slots are copied; null: none
   std::int32_t num_tokens = 0;       ///< covered, the copied slots included
-  std::int32_t num_idle_blocks = 0;  ///< of `blocks`: those that the hit takes from the free count
+  std::int32_t num_idle_blocks = 0;  ///< of `blocks`: those that the hit takes from the free count, loaded ones too
   bool is_source_idle = false;       ///< copy_from too takes one from it, until the plan is committed
+
+  bool is_tail_keyed() const { return tail_frame != kNoFrame && !tail_is_kept; }
 
   /// The same hit without the copy, which needs less memory.
   void drop_copy(std::int32_t block_size) {
@@ -81,11 +92,35 @@ struct KvCacheCounters {
   std::uint64_t collisions = 0;        ///< blocks that got none because another content has it
 };
 
+/// Totals of the KV tiers since the start, and their state.
+struct KvTierCounters {
+  std::uint64_t blocks_stored = 0;  ///< pool to RAM
+  std::uint64_t blocks_loaded = 0;  ///< RAM to pool
+  std::uint64_t blocks_lost = 0;    ///< evicted from the pool while no frame could be had
+  std::uint64_t frames_evicted = 0;
+  std::uint64_t writes_given_up = 0;                         ///< blocks that were gone, or too many
+  std::array<std::uint64_t, kNumTransferOutcomes> writes{};  ///< ended, by TransferOutcome
+  std::array<std::uint64_t, kNumTransferOutcomes> reads{};   ///< likewise
+  std::uint64_t files_removed = 0;                           ///< to stay within the budget
+  std::int32_t frames_total = 0, frames_keyed = 0, frames_private = 0;
+  std::int64_t files_known = 0;
+  std::int32_t writes_in_flight = 0, reads_in_flight = 0;
+};
+
+/// What it takes to keep the content of some sequences while they are preempted.
+struct KeepEstimate {
+  bool has_tiers = false;
+  bool fits = false;            ///< the RAM tier has room for it now
+  std::int32_t num_blocks = 0;  ///< that nobody else holds
+  std::int64_t num_tokens = 0;  ///< in these
+};
+
 /// What a committed plan changes in memory and tables; the executor applies it before the step's writes.
 struct KvChanges {
   std::vector<BlockId> new_blocks;     ///< appended to tables; a KvReservation says which are whose
   std::vector<BlockCopy> copies;       ///< copy-on-write, and partly cached blocks
   std::vector<TableEdit> table_edits;  ///< copy-on-write: the copy takes the shared block's place
+  TierChanges tiers;                   ///< done before the copies
 };
 
 /// One plan_reserve, committed: new_blocks[offset, offset + count) are appended to the sequence's table.
@@ -155,6 +190,27 @@ class KvManager {
   virtual void publish(SequenceId sequence, KeyChain& chain, std::span<const TokenId> tokens) = 0;
 
   virtual KvCacheCounters cache_counters() const = 0;
+
+  // -- tiers; a manager without any leaves these as they are --
+
+  virtual KeepEstimate estimate_keep(std::span<const SequenceId>) const { return {}; }
+  /// The release of this sequence in the open plan keeps its content for whoever has `chain`, as far as there is room.
+  virtual void plan_keep(SequenceId, KeyChain&) {}
+  /// Nobody will ask for what was kept for this chain any more: it has resumed, or ended. Not while a plan is open.
+  virtual void forget_kept(KeyChain&) {}
+  /// Asks for what files have behind `hit`, which is what match() found for the same arguments. False: nothing.
+  virtual bool plan_reads(const KeyChain&, std::span<const TokenId>, std::int64_t /*limit*/, const PrefixHit&) {
+    return false;
+  }
+  /// The block behind the hit is on its way from a file.
+  virtual bool is_reading(const KeyChain&, const PrefixHit&) const { return false; }
+  virtual void note_files(std::span<const BlockKey>) {}
+  /// Transfers that are not in flight are ignored. Not while a plan is open.
+  virtual void end_transfer(const TransferEnd&) {}
+  virtual std::int32_t num_reads_in_flight() const { return 0; }
+  /// A plan, even an empty one, would start a transfer.
+  virtual bool has_transfers_to_start() const { return false; }
+  virtual KvTierCounters tier_counters() const { return {}; }
 
   /// `child`, a new sequence, has the first num_tokens positions of `parent` (all of which have been computed) and
   /// shares their memory; 0 <= num_tokens <= what the parent has reserved. Takes no memory: the first of them to write

@@ -13,10 +13,12 @@ bool is_block_size(std::int64_t block_size) {
   return block_size == 8 || block_size == 16 || block_size == 32 || block_size == 64 || block_size == 128;
 }
 
-PagedKvManager::PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache)
+PagedKvManager::PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache,
+                               const TierOptions& tiers)
     : block_size_(block_size), pool_(num_blocks), drops_(static_cast<std::size_t>(num_blocks) + 1) {
   QUIRE_CHECK(is_block_size(block_size), block_size);
   if (cache) index_.emplace(num_blocks, block_size, *cache);
+  if (cache && tiers.num_frames > 0) tiers_.emplace(tiers, num_blocks);
   begin_plan();
 }
 
@@ -99,8 +101,9 @@ void PagedKvManager::erase(Entry& entry) {
 }
 
 /// A free block, or the one that has been idle for longest.
-BlockId PagedKvManager::must_allocate() {
+BlockId PagedKvManager::must_allocate(KvChanges& changes) {
   if (pool_.num_free() == 0 && pool_.num_idle() > 0) {
+    if (tiers_) demote(pool_.oldest_idle(), changes);
     forget_key(pool_.oldest_idle());
     ++cache_counters_.evicted_blocks;
   }
@@ -148,6 +151,7 @@ void PagedKvManager::begin_plan() {
   operations_.clear();
   planned_hits_.clear();
   released_late_ = false;
+  if (tiers_) tiers_->begin_plan();
 }
 
 std::int32_t PagedKvManager::planned_ref_count(BlockId block) const {
@@ -208,13 +212,16 @@ bool PagedKvManager::plan_start(SequenceId sequence, const PrefixHit& hit, std::
   QUIRE_CHECK(!find(sequence) && hit.num_tokens > 0 && num_tokens > hit.num_tokens, "start of sequence ", sequence,
               " with ", hit.num_tokens, " of ", num_tokens, " tokens");
   QUIRE_CHECK(!released_late_, "a start after a late release");
-  std::int64_t num_needed = blocks_for(num_tokens) - static_cast<std::int64_t>(hit.blocks.size());
-  for (BlockId block : hit.blocks) num_needed += planned_ref_count(block) == 0 ? 1 : 0;
+  const std::int64_t num_loaded = std::ranges::count(hit.blocks, kNullBlock);
+  const std::int64_t num_new = blocks_for(num_tokens) - static_cast<std::int64_t>(hit.blocks.size()) + num_loaded;
+  std::int64_t num_needed = num_new;
+  for (BlockId block : hit.blocks) num_needed += block != kNullBlock && planned_ref_count(block) == 0 ? 1 : 0;
   if (hit.copy_from != kNullBlock && planned_ref_count(hit.copy_from) == 0) ++num_needed;
   if (num_needed > plan_free_blocks_) return false;
-  for (BlockId block : hit.blocks) plan_pin(block);
+  for (BlockId block : hit.blocks)
+    if (block != kNullBlock) plan_pin(block);
   if (hit.copy_from != kNullBlock) plan_pin(hit.copy_from);
-  plan_free_blocks_ -= blocks_for(num_tokens) - static_cast<std::int64_t>(hit.blocks.size());
+  plan_free_blocks_ -= num_new;
   note_operation(nullptr, sequence, num_tokens);
   operations_.back().hit = planned_hits_.size();
   planned_hits_.push_back(hit);
@@ -226,12 +233,16 @@ bool PagedKvManager::plan_start(SequenceId sequence, const PrefixHit& hit, std::
 void PagedKvManager::commit_plan(KvChanges& changes, std::vector<KvReservation>& reservations) {
   // What was found stays where it is until all is done: no allocation in between may evict it. Sources of copies may go
   // afterwards; the executor copies before anything is written.
+  if (tiers_) start_writes(changes);
   for (const PrefixHit& hit : planned_hits_) {
-    for (BlockId block : hit.blocks) pool_.share(block);
+    for (BlockId block : hit.blocks)
+      if (block != kNullBlock) pool_.share(block);
     if (hit.copy_from != kNullBlock) pool_.share(hit.copy_from);
+    if (tiers_) pin_frames(hit);
   }
   for (const PlannedOperation& operation : operations_) {
     if (operation.num_tokens == kRelease) {
+      if (tiers_) keep(*find(operation.sequence), changes);
       erase(*find(operation.sequence));
       continue;
     }
@@ -243,8 +254,11 @@ void PagedKvManager::commit_plan(KvChanges& changes, std::vector<KvReservation>&
   }
   QUIRE_CHECK(plan_free_blocks_ == pool_.num_available(), "planned ", plan_free_blocks_, " free blocks, committed ",
               pool_.num_available());
-  for (const PrefixHit& hit : planned_hits_)
+  for (const PrefixHit& hit : planned_hits_) {
     if (hit.copy_from != kNullBlock) drop_reference(hit.copy_from);
+    if (tiers_) unpin_frames(hit);
+  }
+  if (tiers_) start_reads(changes);
   begin_plan();
 }
 
@@ -255,7 +269,7 @@ void PagedKvManager::commit_reserve(SequenceId sequence, std::int64_t num_tokens
   if (num_tokens > table.num_tokens && table.num_tokens % block_size_ != 0) copy_shared_tail(entry, changes);
   const auto num_blocks = static_cast<std::size_t>(blocks_for(num_tokens));
   while (table.blocks.size() < num_blocks) {
-    table.blocks.push_back(must_allocate());
+    table.blocks.push_back(must_allocate(changes));
     changes.new_blocks.push_back(table.blocks.back());
   }
   table.num_tokens = num_tokens;
@@ -267,10 +281,17 @@ void PagedKvManager::commit_start(SequenceId sequence, const PrefixHit& hit, KvC
   BlockTable& table = entry.table;
   table.blocks = hit.blocks;
   entry.num_published = static_cast<std::int32_t>(hit.blocks.size());
-  if (!hit.blocks.empty()) entry.published_end = index_->end_at(hit.blocks.back());
+  if (!hit.frames.empty()) {
+    load_blocks(entry, hit, changes);
+  } else if (!hit.blocks.empty()) {
+    entry.published_end = index_->end_at(hit.blocks.back());
+  }
   if (hit.copy_from != kNullBlock) {
-    table.blocks.push_back(must_allocate());
+    table.blocks.push_back(must_allocate(changes));
     changes.copies.push_back({hit.copy_from, table.blocks.back()});
+  } else if (hit.tail_frame != kNoFrame) {
+    table.blocks.push_back(must_allocate(changes));
+    load_frame(hit.tail_frame, table.blocks.back(), changes);
   }
   changes.new_blocks.insert(changes.new_blocks.end(), table.blocks.begin(), table.blocks.end());
   table.num_tokens = hit.num_tokens;
@@ -281,7 +302,7 @@ void PagedKvManager::copy_shared_tail(Entry& entry, KvChanges& changes) {
   QUIRE_CHECK(!pool_.is_keyed(tail), "K4: the unfilled block ", tail, " is keyed");
   if (pool_.ref_count(tail) == 1) return;
   const BlockId shared = tail;
-  tail = must_allocate();
+  tail = must_allocate(changes);
   drop_reference(shared);
   changes.copies.push_back({shared, tail});
   changes.table_edits.push_back({entry.sequence, static_cast<std::int32_t>(entry.table.blocks.size() - 1), tail});
@@ -297,12 +318,15 @@ PrefixHit PagedKvManager::match(KeyChain& chain, std::span<const TokenId> tokens
   const auto size = static_cast<std::size_t>(block_size_);
   PrefixEnd end;
   for (std::size_t i = 0; i < static_cast<std::size_t>(limit) / size; ++i) {
-    const BlockId block =
-        index_->find({chain.keys[i], chain.parent_of(i), end, chain.salt, tokens.subspan(i * size, size)});
-    if (block == kNullBlock) break;
+    const BlockContent content{chain.keys[i], chain.parent_of(i), end, chain.salt, tokens.subspan(i * size, size)};
+    const BlockId block = index_->find(content);
+    const FrameId frame = block == kNullBlock && tiers_ ? tiers_->ram.find(content) : kNoFrame;
+    if (block == kNullBlock && frame == kNoFrame) break;
     hit.blocks.push_back(block);
     hit.num_idle_blocks += pool_.ref_count(block) == 0 ? 1 : 0;
-    end = index_->end_at(block);
+    if (frame != kNoFrame) hit.frames.resize(hit.blocks.size() - 1, kNoFrame);
+    if (frame != kNoFrame || !hit.frames.empty()) hit.frames.push_back(frame);
+    end = block != kNullBlock ? index_->end_at(block) : PrefixEnd{tiers_->ram.content(frame).number, kNullBlock};
   }
   const std::size_t begin = hit.blocks.size() * size;
   const auto wanted = tokens.subspan(begin, std::min(size, static_cast<std::size_t>(limit) - begin));
@@ -317,6 +341,7 @@ PrefixHit PagedKvManager::match(KeyChain& chain, std::span<const TokenId> tokens
   hit.copy_from = partial.block;
   hit.is_source_idle = partial.block != kNullBlock && pool_.ref_count(partial.block) == 0;
   hit.num_tokens = static_cast<std::int32_t>(begin) + partial.num_tokens;
+  if (tiers_) match_tail(chain, tokens, limit, end, hit);
   return hit;
 }
 
@@ -329,6 +354,7 @@ void PagedKvManager::publish(SequenceId sequence, KeyChain& chain, std::span<con
   const auto num_full = static_cast<std::int32_t>(tokens.size()) / block_size_;
   if (entry->num_published == num_full || !entry->publishes) return;
   index_->extend(chain, tokens);
+  published_tokens_ = nullptr;
   if (!index_->is_alive(entry->published_end)) {
     // The block of another sequence that stood for this prefix is gone: from the start, with blocks of our own.
     entry->num_published = 0;
@@ -345,10 +371,13 @@ bool PagedKvManager::publish_next(Entry& entry, const KeyChain& chain, std::span
                              tokens.subspan(i * size, size)};
   // The block's own key may be one that nobody can find any more: it gets a new one.
   if (pool_.is_keyed(block) && index_->find(content) != block) forget_key(block);
-  PrefixIndex::Published published = index_->publish(block, content);
+  // The content may lie in a frame already: then it keeps its number.
+  const FrameId frame = tiers_ ? tiers_->ram.find(content) : kNoFrame;
+  const std::uint64_t number = frame != kNoFrame ? tiers_->ram.content(frame).number : 0;
+  PrefixIndex::Published published = index_->publish(block, content, number);
   if (published.outcome == PrefixIndex::Outcome::displaced) {
     forget_key(published.holder);
-    published = index_->publish(block, content);
+    published = index_->publish(block, content, number);
   }
   if (published.outcome == PrefixIndex::Outcome::collision) {
     ++cache_counters_.collisions;
@@ -357,6 +386,7 @@ bool PagedKvManager::publish_next(Entry& entry, const KeyChain& chain, std::span
   if (published.outcome == PrefixIndex::Outcome::added) {
     pool_.set_keyed(block, true);
     ++cache_counters_.published_blocks;
+    if (tiers_ && tiers_->files) note_published(block, content, tokens, (i + 1) * size);
   }
   entry.published_end = index_->end_at(published.holder);
   ++entry.num_published;
@@ -395,6 +425,9 @@ std::optional<std::string> PagedKvManager::validate() const {
   if (auto violation = pool_.validate()) return violation;
   if (index_) {
     if (auto violation = index_->validate(pool_)) return violation;
+  }
+  if (tiers_) {
+    if (auto violation = tiers_->validate()) return violation;
   }
   std::vector<std::int32_t> named(static_cast<std::size_t>(pool_.num_blocks()) + 1, 0);
   for (const Entry& entry : entries_) {

@@ -1,7 +1,7 @@
 #pragma once
 // PagedKvManager: KV memory as a pool of fixed-size blocks and a block table for each sequence, as in PagedAttention
 // (Kwon et al., SOSP 2023, section 4): append, fork, copy-on-write, release. With a CacheIdentity, also a cache of
-// prefixes: see kv_manager.h.
+// prefixes: see kv_manager.h. With TierOptions, tiers behind the pool: see kv_tiers.h.
 //
 // Eviction: when no block is free, the one that has been idle for longest gives up its key. A released sequence's
 // blocks become idle from the last to the first, so that its end goes before the prefix that others may share.
@@ -24,6 +24,7 @@
 #include "quire/kv/block_pool.h"
 #include "quire/kv/block_table.h"
 #include "quire/kv/kv_manager.h"
+#include "quire/kv/kv_tiers.h"
 #include "quire/kv/prefix_index.h"
 
 namespace quire {
@@ -34,8 +35,9 @@ bool is_block_size(std::int64_t block_size);
 class PagedKvManager : public KvManager {
  public:
   /// is_block_size(block_size); num_blocks >= 1. Both are checked where they enter (CoreOptions).
-  /// `cache`: whose prefixes are cached; nullopt: no cache.
-  PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache = std::nullopt);
+  /// `cache`: whose prefixes are cached; nullopt: no cache, and no tiers.
+  PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache = std::nullopt,
+                 const TierOptions& tiers = {});
 
   KvCapacity capacity() const override;
   KvUsage usage() const override;
@@ -53,6 +55,18 @@ class PagedKvManager : public KvManager {
   PrefixHit match(KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit) const override;
   void publish(SequenceId sequence, KeyChain& chain, std::span<const TokenId> tokens) override;
   KvCacheCounters cache_counters() const override { return cache_counters_; }
+
+  KeepEstimate estimate_keep(std::span<const SequenceId> sequences) const override;
+  void plan_keep(SequenceId sequence, KeyChain& chain) override;
+  void forget_kept(KeyChain& chain) override;
+  bool plan_reads(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit,
+                  const PrefixHit& hit) override;
+  bool is_reading(const KeyChain& chain, const PrefixHit& hit) const override;
+  void note_files(std::span<const BlockKey> keys) override;
+  void end_transfer(const TransferEnd& end) override;
+  std::int32_t num_reads_in_flight() const override;
+  bool has_transfers_to_start() const override;
+  KvTierCounters tier_counters() const override;
 
   void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) override;
   void release(SequenceId sequence) override;
@@ -101,13 +115,31 @@ class PagedKvManager : public KvManager {
   void copy_shared_tail(Entry& entry, KvChanges& changes);
   bool publish_next(Entry& entry, const KeyChain& chain, std::span<const TokenId> tokens);
   void forget_key(BlockId block);
-  BlockId must_allocate();
+  BlockId must_allocate(KvChanges& changes);
   void drop_reference(BlockId block);
   std::optional<std::string> validate_table(const Entry& entry) const;
+
+  // paged_kv_tiers.cpp; each needs tiers_.
+  void match_tail(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit, PrefixEnd end,
+                  PrefixHit& hit) const;
+  void demote(BlockId block, KvChanges& changes);
+  void keep(const Entry& entry, KvChanges& changes);
+  void load_blocks(Entry& entry, const PrefixHit& hit, KvChanges& changes);
+  void start_writes(KvChanges& changes);
+  void start_reads(KvChanges& changes);
+  void note_published(BlockId block, const BlockContent& content, std::span<const TokenId> tokens, std::size_t end);
+  void store_block(BlockId block, FrameId frame, KvChanges& changes);
+  void load_frame(FrameId frame, BlockId block, KvChanges& changes);
+  void pin_frames(const PrefixHit& hit);
+  void unpin_frames(const PrefixHit& hit);
+  std::uint64_t number_behind(const PrefixHit& hit) const;
+  bool is_planned_read(const BlockKey& key) const;
 
   const std::int32_t block_size_;
   BlockPool pool_;
   std::optional<PrefixIndex> index_;  ///< nullopt: no cache
+  std::optional<KvTiers> tiers_;      ///< nullopt: none
+  SharedTokens published_tokens_;     ///< of the publish() under way
   KvCacheCounters cache_counters_;
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> unused_entries_;

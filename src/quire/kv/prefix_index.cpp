@@ -65,7 +65,7 @@ PrefixIndex::Partial PrefixIndex::find_partial(const BlockKey& parent_key, Prefi
 
 // -- changes --
 
-PrefixIndex::Published PrefixIndex::publish(BlockId block, const BlockContent& content) {
+PrefixIndex::Published PrefixIndex::publish(BlockId block, const BlockContent& content, std::uint64_t number) {
   const auto [place, is_new] = block_of_.try_emplace(content.key, block);
   if (!is_new) {
     const BlockId holder = place->second;
@@ -75,10 +75,17 @@ PrefixIndex::Published PrefixIndex::publish(BlockId block, const BlockContent& c
   Entry& entry = entries_[block.value];
   QUIRE_CHECK(entry.number == 0, "block ", block, " has a key already");
   QUIRE_CHECK(content.tokens.size() == static_cast<std::size_t>(block_size_), content.tokens.size());
-  entry = {next_number_++, content.parent, content.key, content.parent_key, std::string(content.salt)};
+  entry = {number != 0 ? number : new_number(), content.parent, content.key, content.parent_key,
+           std::string(content.salt)};
   std::ranges::copy(content.tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(block.value) * block_size_);
   add_candidate(content.parent_key, block);
   return {Outcome::added, block};
+}
+
+NumberedContent PrefixIndex::content_of(BlockId block) const {
+  const Entry& entry = entries_[block.value];
+  const std::span<const TokenId> tokens = tokens_of(block);
+  return {entry.key, entry.parent_key, entry.number, entry.parent.number, entry.salt, {tokens.begin(), tokens.end()}};
 }
 
 void PrefixIndex::forget(BlockId block) {

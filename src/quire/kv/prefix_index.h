@@ -45,6 +45,15 @@ struct BlockContent {
   std::span<const TokenId> tokens;  ///< [block_size]
 };
 
+/// A keyed block's content, wherever it lies, by all that identifies it.
+struct NumberedContent {
+  BlockKey key, parent_key;
+  std::uint64_t number = 0;         ///< see PrefixEnd
+  std::uint64_t parent_number = 0;  ///< 0: it is a first block
+  std::string salt;
+  std::vector<TokenId> tokens;  ///< [block_size]
+};
+
 class PrefixIndex {
  public:
   PrefixIndex(std::int32_t num_blocks, std::int32_t block_size, const CacheIdentity& identity);
@@ -80,8 +89,13 @@ class PrefixIndex {
     Outcome outcome;
     BlockId holder;
   };
-  /// `block`, full and computed, has this content.
-  Published publish(BlockId block, const BlockContent& content);
+  /// `block`, full and computed, has this content. `number`: the one that the content has elsewhere; 0: a new one.
+  Published publish(BlockId block, const BlockContent& content, std::uint64_t number = 0);
+
+  /// Of a keyed block.
+  NumberedContent content_of(BlockId block) const;
+  /// For content that is keyed elsewhere first.
+  std::uint64_t new_number() { return next_number_++; }
 
   /// The keyed block has no name any more.
   void forget(BlockId block);

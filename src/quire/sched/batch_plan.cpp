@@ -45,6 +45,7 @@ std::uint64_t BatchPlan::digest() const {
   }
   digest.add(dropped.size());
   for (SequenceId sequence : dropped) digest.add(sequence.value);
+  tiers.add_to(digest);
   return digest.value();
 }
 
@@ -57,6 +58,7 @@ void BatchPlan::clear() {
   table_edits.clear();
   forks.clear();
   dropped.clear();
+  tiers.clear();
 }
 
 }  // namespace quire

@@ -7,9 +7,10 @@
 //   2. dropped       forget these sequences' tables
 //   3. table_edits   replace single entries
 //   4. rows          append each row's new blocks to its sequence's table (a sequence not seen before starts empty)
-//   5. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin
+//   5. tiers         take contents out to frames and files and bring them back (kv/tier_changes.h)
+//   6. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin
 //                    matter
-//   6. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
+//   7. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
 //
 // Invariants:
 //  B1  a sequence has at most one row; its begin is where its last row ended, a forked one's where it was forked. A new

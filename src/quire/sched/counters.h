@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "quire/sched/preemption.h"
+
 namespace quire {
 
 struct CoreCounters {
@@ -12,8 +14,9 @@ struct CoreCounters {
   std::uint64_t refused = 0;                ///< not counted in submitted
   std::array<std::uint64_t, 5> finished{};  ///< by FinishReason
   std::uint64_t preemptions = 0;
-  std::uint64_t prompt_tokens = 0;      ///< of accepted requests
-  std::uint64_t computed_tokens = 0;    ///< tokens of all rows
+  std::array<std::uint64_t, kNumPreemptionKinds> preemptions_by{};  ///< by PreemptionKind
+  std::uint64_t prompt_tokens = 0;                                  ///< of accepted requests
+  std::uint64_t computed_tokens = 0;                                ///< tokens of all rows
   std::uint64_t recomputed_tokens = 0;  ///< of these: positions computed again after a preemption
   std::uint64_t generated_tokens = 0;   ///< emitted; stop tokens are not
   std::uint64_t copied_blocks = 0;      ///< copy-on-write, and partly cached blocks

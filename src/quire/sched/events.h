@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "quire/base/ids.h"
+#include "quire/sched/preemption.h"
 #include "quire/sched/request.h"
 
 namespace quire {
@@ -61,11 +62,12 @@ struct RequestFinished {
   friend bool operator==(const RequestFinished&, const RequestFinished&) = default;
 };
 
-/// The request gave up its memory, that of all its branches, and will be recomputed later; what it generated is kept.
-/// Nothing to do: for metrics.
+/// The request gave up its memory, that of all its branches, and will resume later; what it generated is kept. Nothing
+/// to do: for metrics.
 struct RequestPreempted {
   RequestId request;
   std::int32_t num_preemptions;  ///< of this request, this one included
+  PreemptionKind kind = PreemptionKind::recompute_no_tiers;
   friend bool operator==(const RequestPreempted&, const RequestPreempted&) = default;
 };
 

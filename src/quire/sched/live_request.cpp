@@ -50,9 +50,11 @@ std::int64_t LiveRequest::largest_need(std::int32_t block_size) const {
 
 std::int64_t LiveRequest::blocks_to_take(std::int32_t block_size) const {
   std::int64_t num_blocks = 0;
-  for (const auto& branch : branches)
-    num_blocks += ceil_div(branch->num_tokens(), block_size) -
-                  (branch->memory ? ceil_div(branch->computed, block_size) : branch->fork_at / block_size);
+  for (const auto& branch : branches) {
+    const std::int64_t num_held =
+        branch->memory ? ceil_div(branch->computed, block_size) : branch->fork_at / block_size;
+    num_blocks += ceil_div(branch->num_tokens(), block_size) - num_held + (branch->copies_tail ? 1 : 0);
+  }
   // The first fork: all branches but one copy the prompt's unfilled block.
   if (!has_forked && max_tokens > 0 && view.prompt_tokens % block_size != 0) num_blocks += num_branches - 1;
   return num_blocks;

@@ -37,6 +37,7 @@ struct Branch {
   std::int32_t ever_computed = 0;    ///< the largest `computed` so far
   std::optional<SequenceId> memory;  ///< its sequence, while it has memory
   KeyChain chain;                    ///< of `tokens`, for the prefix cache
+  bool copies_tail = false;          ///< has forked within a block and not written since: it may need a copy of it
 
   // Without memory in a request that has forked:
   const Branch* source = nullptr;  ///< whose table it will begin with; null: it starts by itself
@@ -66,6 +67,8 @@ struct LiveRequest {
   std::int32_t num_generated = 0;                 ///< emitted, of all branches
   RequestId waited_for;                           ///< whose block it was last passed over for,
   std::int32_t waited_at = -1;                    ///< and what that one had computed then
+  std::int32_t num_apart = 0;                     ///< branches that started by themselves though they had a source
+  bool has_asked_files = false;                   ///< since it was last running
 
   Branch& root() const { return *branches.front(); }
   bool is_exempt() const { return view.num_preemptions >= kMaxPreemptions; }

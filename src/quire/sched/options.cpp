@@ -2,6 +2,7 @@
 
 #include "quire/kv/paged_kv_manager.h"
 #include "quire/sched/policy.h"
+#include "quire/sched/preemption.h"
 
 namespace quire {
 namespace {
@@ -13,6 +14,22 @@ Result<void> check_at_least_one(const char* name, std::int32_t value) {
 
 /// About 400 MB of bookkeeping; a bound for logs and flags, far above any pool.
 constexpr std::int32_t kMaxBlocks = 1 << 24;
+constexpr std::int32_t kMaxFrames = 1 << 22;
+
+Result<void> check_tiers(const CoreOptions& options) {
+  if (options.kv_ram_frames < 0 || options.kv_ram_frames > kMaxFrames)
+    return fail("option kv_ram_frames is ", options.kv_ram_frames, "; it must be 0 to ", kMaxFrames);
+  if (options.kv_ram_frames > 0 && !options.prefix_cache)
+    return fail("option kv_ram_frames is ", options.kv_ram_frames, "; a RAM tier needs prefix_cache");
+  if (options.kv_files && options.kv_ram_frames == 0) return fail("option kv_files is set; it needs kv_ram_frames");
+  if (options.copy_block_ns < 0 || options.compute_token_ns < 0)
+    return fail("options copy_block_ns and compute_token_ns are ", options.copy_block_ns, " and ",
+                options.compute_token_ns, "; they must be at least 0");
+  QUIRE_TRY(const PreemptionMode mode, parse_preemption(options.preemption));
+  if (mode == PreemptionMode::swap && options.kv_ram_frames == 0)
+    return fail("option preemption is swap; it needs kv_ram_frames");
+  return {};
+}
 
 }  // namespace
 
@@ -30,7 +47,7 @@ Result<void> check_options(const CoreOptions& options) {
   QUIRE_TRY_VOID(check_at_least_one("ageing_steps", options.ageing_steps));
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return fail("option ", policy.error().message);
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return fail("option ", policy.error().message);
-  return {};
+  return check_tiers(options);
 }
 
 }  // namespace quire

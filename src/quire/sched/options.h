@@ -22,6 +22,13 @@ struct CoreOptions {
   std::string victim_policy = "latest-arrived";  ///< sched/policy.h
   bool prefix_cache = false;                     ///< find prefixes that were computed before; see kv/kv_manager.h
 
+  // Tiers behind the pool (kv/kv_tiers.h); they need the prefix cache.
+  std::int32_t kv_ram_frames = 0;     ///< blocks that the RAM tier holds; 0: none
+  bool kv_files = false;              ///< block files behind the RAM tier
+  std::string preemption = "auto";    ///< sched/preemption.h
+  std::int64_t copy_block_ns = 0;     ///< rates for "auto", measured once: a block to RAM and back;
+  std::int64_t compute_token_ns = 0;  ///< a token computed again. Either 0: unknown
+
   std::int64_t pool_tokens() const { return std::int64_t{block_size} * num_blocks; }
 };
 

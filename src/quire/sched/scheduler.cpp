@@ -14,12 +14,18 @@ std::int32_t watermark(const CoreOptions& options) {
   return options.watermark_blocks >= 0 ? options.watermark_blocks : std::max(1, options.num_blocks / 100);
 }
 
+/// Of what may be found: a prefill computes at least one token, and every one whose logits are wanted.
+std::int32_t match_limit(const LiveRequest& request, const Branch& branch) {
+  return std::min(branch.logits_begin, request.prefill_left(branch, 0) - 1);
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const CoreOptions& options, KvManager& kv)
     : options_(options),
       queue_policy_(*make_queue_policy(options.queue_policy)),
       victim_policy_(*make_victim_policy(options.victim_policy)),
+      preemption_mode_(*parse_preemption(options.preemption)),
       served_before_{queue_policy_.get()},
       max_running_rows_(std::min(options.max_rows, options.token_budget)),
       watermark_blocks_(watermark(options)),
@@ -204,6 +210,7 @@ LiveRequest* Scheduler::draft_decodes() {
 
 void Scheduler::collect_prefills() {
   draft_.prefills.clear();
+  draft_.asking_files.clear();
   for (LiveRequest* request : running_) {
     if (is_victim(request)) continue;
     for (const auto& branch : request->branches)
@@ -215,19 +222,21 @@ void Scheduler::collect_prefills() {
 }
 
 /// Branches of a running request that lack memory: one without a source starts by itself, and so does one of which the
-/// cache has more than its source will have. Not if it is exempt: what is found might lie in other blocks than the
-/// same prefix of its siblings, beyond what it may need at most.
+/// cache has more than its source will have. That one may find the prompt's blocks in other places than its siblings
+/// have them, so there must be room for that even if the request were at its largest; an exempt one does not look.
 void Scheduler::collect_starts(LiveRequest& request) {
+  const std::int64_t prompt_blocks = request.view.prompt_tokens / options_.block_size;
+  std::int64_t room = kv_.capacity().num_blocks - request.largest_need(options_.block_size);
+  room -= request.num_apart * prompt_blocks;
   for (const auto& branch : request.branches) {
     if (branch->memory) continue;
-    const bool may_look = !request.search && !request.is_exempt() && !branch->looked_up;
+    const bool may_look = !request.search && !request.is_exempt() && !branch->looked_up && prompt_blocks <= room;
     if (branch->source && !may_look) continue;
     PrefixHit hit = match(request, *branch);
-    branch->looked_up = true;
-    if (!branch->source || hit.num_tokens > branch->fork_at) {
-      branch->looked_up = false;  // until it has started
-      draft_.prefills.push_back({&request, branch.get(), std::move(hit)});
-    }
+    branch->looked_up = branch->source && hit.num_tokens <= branch->fork_at;
+    if (branch->looked_up) continue;
+    if (branch->source) room -= prompt_blocks;
+    draft_.prefills.push_back({&request, branch.get(), std::move(hit)});
   }
 }
 
@@ -255,10 +264,9 @@ std::int32_t Scheduler::rows_running() const {
   return num_rows;
 }
 
-/// What the cache has of the branch's tokens: a prefill computes at least one, and every one whose logits are wanted.
+/// What the cache has of the branch's tokens.
 PrefixHit Scheduler::match(const LiveRequest& request, Branch& branch) const {
-  const std::int32_t limit = std::min(branch.logits_begin, request.prefill_left(branch, 0) - 1);
-  return kv_.match(branch.chain, branch.tokens, limit);
+  return kv_.match(branch.chain, branch.tokens, match_limit(request, branch));
 }
 
 /// True if a candidate computes the first block that the request lacks, and has not stood still since the request was
@@ -285,6 +293,17 @@ bool Scheduler::is_passed_over(LiveRequest& request, const PrefixHit& hit) const
   return false;
 }
 
+/// True if more of its prefix is on its way from files, or is asked for now.
+bool Scheduler::waits_for_files(LiveRequest& request, const PrefixHit& hit) {
+  if (request.is_exempt() || request.is_aged) return false;
+  const Branch& root = request.root();
+  if (kv_.is_reading(root.chain, hit)) return true;
+  if (request.has_asked_files) return false;
+  if (!kv_.plan_reads(root.chain, root.tokens, match_limit(request, root), hit)) return false;
+  draft_.asking_files.push_back(&request);
+  return true;
+}
+
 void Scheduler::admit_from_queue() {
   std::int64_t free_blocks = kv_.plan_free_blocks() - promised_blocks();
   std::int64_t exempt_room = kv_.capacity().num_blocks - exempt_blocks_running();
@@ -293,7 +312,7 @@ void Scheduler::admit_from_queue() {
   for (LiveRequest* request : queue_) {
     if (num_rows + request->rows() > max_running_rows_) return;
     PrefixHit hit = match(*request, request->root());
-    if (is_passed_over(*request, hit)) {
+    if (waits_for_files(*request, hit) || is_passed_over(*request, hit)) {
       if (++num_passed_over > kMaxPassedOver) return;
       continue;
     }
@@ -381,33 +400,41 @@ void Scheduler::commit_draft(BatchPlan& plan) {
     if (row.starts) commit_start(row);
     append_row(row, reservations_[i], plan);
   }
+  for (LiveRequest* request : draft_.asking_files) request->has_asked_files = true;
   counters_.copied_blocks += plan.copies.size();
 }
 
 void Scheduler::commit_victim(LiveRequest* request, BatchPlan& plan) {
+  std::vector<SequenceId> sequences;
+  for (const auto& branch : request->branches)
+    if (branch->memory) sequences.push_back(*branch->memory);
+  const PreemptionKind kind = choose_preemption(preemption_mode_, kv_.estimate_keep(sequences), options_.copy_block_ns,
+                                                options_.compute_token_ns);
   for (const auto& branch : request->branches) {
-    if (branch->memory) plan.dropped.push_back(*branch->memory);
+    if (branch->memory && kind == PreemptionKind::swap) kv_.plan_keep(*branch->memory, branch->chain);
     branch->memory.reset();
     branch->computed = 0;
+    branch->copies_tail = false;
   }
+  plan.dropped.insert(plan.dropped.end(), sequences.begin(), sequences.end());
   request->choose_sources();
+  request->num_apart = 0;
   std::erase(running_, request);
   move_to(*request, RequestState::preempted);
   ++request->view.num_preemptions;
   request->view.cached_tokens = cached_tokens(*request);
   queue_.insert(request);
-  events_.push_back(RequestPreempted{request->view.request, request->view.num_preemptions});
+  events_.push_back(RequestPreempted{request->view.request, request->view.num_preemptions, kind});
   ++counters_.preemptions;
+  ++counters_.preemptions_by[static_cast<std::size_t>(kind)];
 }
 
 void Scheduler::commit_start(const DraftRow& row) {
   QUIRE_CHECK(row.sequence.value == next_sequence_, "sequence ids out of order");
   ++next_sequence_;
   if (row.request->state != RequestState::running) commit_admission(row);
-  row.branch->memory = row.sequence;
-  row.branch->computed = row.begin;
-  row.branch->source = nullptr;
-  row.branch->fork_at = 0;
+  if (row.branch->source) ++row.request->num_apart;
+  give_memory(*row.branch, row.sequence, row.begin);
   counters_.prefix_queries += static_cast<std::uint64_t>(row.branch->num_tokens());
   counters_.prefix_hits += static_cast<std::uint64_t>(row.begin);
 }
@@ -417,6 +444,7 @@ void Scheduler::commit_admission(const DraftRow& row) {
   queue_.erase(request);
   if (request->state == RequestState::waiting) events_.push_back(RequestStarted{request->view.request, row.begin});
   move_to(*request, RequestState::running);
+  request->has_asked_files = false;
   insert_running(request);
 }
 

@@ -19,28 +19,32 @@
 //      and counted. If the first block that it lacks is just being computed by another candidate, it is passed over in
 //      this step without holding up those behind it, and looks again in the next: requests that arrive together with
 //      the same long prefix compute it once. It waits only as long as the other one advances, and never if it is exempt
-//      or aged; at most kMaxPassedOver are passed over in a step, the next one ends the admissions;
+//      or aged; at most kMaxPassedOver are passed over in a step, the next one ends the admissions. It is passed over
+//      too while what follows its hit is on its way from files. It asks for that once before it starts, and never if it
+//      is exempt or aged; so a step may have no row, but only while a transfer is in flight that will end;
 //   4. the candidates share the budget (prefill_share.h); those behind an aged one of the queue get only what is left
 //      once it has all it needs. One without a share stays where it is.
 //
 // Out of blocks: a row that finds no block makes the victim policy choose among the running requests that are not
 // exempt. The victim gives up all its memory, keeps its tokens, goes back to its place in the queue and is recomputed
-// later; the step is then planned again without it. This goes on until the rest fits.
+// later; the step is then planned again without it. This goes on until the rest fits. Its content may be kept in the
+// RAM tier meanwhile (preemption.h).
 //
 // Why everybody ends. A request of P prompt tokens whose n branches (or beams) generate G tokens each computes at most
 // P + n G tokens, and its tables name at most
 //     largest need = floor(P / B) + n ceil((P mod B + G) / B)      blocks
 // at a time: its branches share the prompt's full blocks, since they come from one table, and none is longer than P +
-// G. (A branch that resumes from the prefix cache might find those blocks in other places; exempt ones do not look.) It
-// is compared with the pool when the request is submitted, and its rows with what a step may have.
+// G. A branch that resumes from the prefix cache apart from its siblings may name floor(P / B) more; it does so only if
+// the pool has room for that beside the largest need, and never if the request is exempt. The largest need is compared
+// with the pool when the request is submitted, and its rows with what a step may have. So one request alone always
+// fits.
 //
 // A request preempted kMaxPreemptions times is exempt: it comes first in the queue and is no victim any more. It
 // resumes only when the largest needs of it and of the other exempt ones running fit the pool together, so exempt
-// requests never run short of each other; one that is not exempt and finds no block, though it runs alone, is its own
-// victim, until it is. So as long as there is work each step has a row: of a running request either all live branches
-// are at their ends and in decode, or one of them has something to prefill, since sources do not form circles. Each row
-// makes progress, and every request is computed at most kMaxPreemptions + 1 times: with need = P + n G work ends within
-// the sum of (kMaxPreemptions + 1) * need steps.
+// requests never run short of each other. So as long as there is work each step has a row: of a running request either
+// all live branches are at their ends and in decode, or one of them has something to prefill, since sources do not form
+// circles. Each row makes progress, and every request is computed at most kMaxPreemptions + 1 times: with need = P + n
+// G work ends within the sum of (kMaxPreemptions + 1) * need steps.
 //
 // Ageing: nobody starves, whatever the policies and whatever arrives later. Once a request has been live for more than
 // options.ageing_steps steps it is aged: it comes behind the exempt ones and before all others, in the queue and among
@@ -86,6 +90,7 @@
 #include "quire/sched/live_request.h"
 #include "quire/sched/options.h"
 #include "quire/sched/policy.h"
+#include "quire/sched/preemption.h"
 #include "quire/sched/request.h"
 #include "quire/sched/row_result.h"
 
@@ -165,9 +170,10 @@ class Scheduler {
   struct Draft {
     std::vector<LiveRequest*> victims;
     std::vector<DraftRow> rows;
-    std::vector<Prefill> prefills;         ///< of running requests, then from the queue
-    std::size_t num_running_prefills = 0;  ///< of these
-    std::vector<std::int32_t> remaining;   ///< [prefills]
+    std::vector<Prefill> prefills;           ///< of running requests, then from the queue
+    std::size_t num_running_prefills = 0;    ///< of these
+    std::vector<std::int32_t> remaining;     ///< [prefills]
+    std::vector<LiveRequest*> asking_files;  ///< reads are planned for them
   };
 
   std::optional<Refusal> find_fault(const CoreRequest& request) const;
@@ -192,7 +198,8 @@ class Scheduler {
   void end_beam(LiveRequest& request, const Branch& beam, FinishReason reason);
   void end_request(LiveRequest& request, FinishReason reason);
   void forget(LiveRequest& request, FinishReason reason);
-  SequenceId fork_memory(SequenceId parent, std::int32_t num_tokens);
+  void fork_memory(Branch& child, SequenceId parent, std::int32_t num_tokens);
+  void give_memory(Branch& branch, SequenceId sequence, std::int32_t computed);
   void give_up_memory(Branch& branch);
   void remove(LiveRequest& request, const Branch& branch);
   void fork_those_due(LiveRequest& request);
@@ -215,6 +222,7 @@ class Scheduler {
   bool draft_start(Prefill& prefill, SequenceId sequence, std::int32_t num_tokens);
   PrefixHit match(const LiveRequest& request, Branch& branch) const;
   bool is_passed_over(LiveRequest& request, const PrefixHit& hit) const;
+  bool waits_for_files(LiveRequest& request, const PrefixHit& hit);
   bool is_victim(const LiveRequest* request) const;
   RunningView running_view(const LiveRequest& request) const;
   LiveRequest* choose_victim() const;
@@ -236,6 +244,7 @@ class Scheduler {
   const CoreOptions options_;
   const std::unique_ptr<QueuePolicy> queue_policy_;
   const std::unique_ptr<VictimPolicy> victim_policy_;
+  const PreemptionMode preemption_mode_;
   const ServedBefore served_before_;
   const std::int32_t max_running_rows_;
   const std::int32_t watermark_blocks_;

@@ -34,6 +34,7 @@ void Scheduler::commit_row(const PlanRow& row, const RowResult& result) {
   counters_.recomputed_tokens +=
       static_cast<std::uint64_t>(std::max(0, std::min(row.end(), branch.ever_computed) - row.begin));
   branch.computed = row.end();
+  branch.copies_tail = false;
   branch.ever_computed = std::max(branch.ever_computed, row.end());
   branch.logits_begin = std::max(branch.logits_begin, row.end());
   publish(*request, branch);
@@ -80,7 +81,7 @@ void Scheduler::fork_samples(LiveRequest& request, std::span<const Candidate> to
   for (std::int32_t k = 1; k < request.num_branches; ++k) {
     auto branch = std::make_unique<Branch>(first);
     branch->index = k;
-    branch->memory = fork_memory(*first.memory, first.computed);
+    fork_memory(*branch, *first.memory, first.computed);
     request.branches.push_back(std::move(branch));
   }
   std::vector<std::pair<const Branch*, BranchFinished>> ended;
@@ -156,10 +157,9 @@ std::unique_ptr<Branch> Scheduler::fork_beam(const Branch& parent) {
   auto child = std::make_unique<Branch>();
   child->tokens = parent.tokens;
   child->logits_begin = parent.logits_begin;
-  child->computed = parent.computed;
   child->ever_computed = parent.ever_computed;
   child->chain.salt = parent.chain.salt;
-  child->memory = fork_memory(*parent.memory, parent.computed);
+  fork_memory(*child, *parent.memory, parent.computed);
   return child;
 }
 
@@ -240,14 +240,25 @@ void Scheduler::forget(LiveRequest& request, FinishReason reason) {
 
 // -- memory of branches --
 
-SequenceId Scheduler::fork_memory(SequenceId parent, std::int32_t num_tokens) {
-  const SequenceId child{next_sequence_++};
-  kv_.fork(parent, child, num_tokens);
-  forks_.push_back({parent, child, num_tokens});
-  return child;
+void Scheduler::fork_memory(Branch& child, SequenceId parent, std::int32_t num_tokens) {
+  const SequenceId sequence{next_sequence_++};
+  kv_.fork(parent, sequence, num_tokens);
+  forks_.push_back({parent, sequence, num_tokens});
+  give_memory(child, sequence, num_tokens);
+  child.copies_tail = num_tokens % options_.block_size != 0;
+}
+
+/// What tiers kept for the branch while it was preempted has served.
+void Scheduler::give_memory(Branch& branch, SequenceId sequence, std::int32_t computed) {
+  branch.memory = sequence;
+  branch.computed = computed;
+  branch.source = nullptr;
+  branch.fork_at = 0;
+  kv_.forget_kept(branch.chain);
 }
 
 void Scheduler::give_up_memory(Branch& branch) {
+  kv_.forget_kept(branch.chain);
   if (!branch.memory) return;
   kv_.release(*branch.memory);
   dropped_.push_back(*branch.memory);
@@ -273,10 +284,7 @@ void Scheduler::fork_those_due(LiveRequest& request) {
     const std::int32_t size = options_.block_size;
     const bool is_past = branch->fork_at / size < source->computed / size;
     const std::int32_t num_tokens = is_past ? branch->fork_at / size * size : branch->fork_at;
-    branch->memory = fork_memory(*source->memory, num_tokens);
-    branch->computed = num_tokens;
-    branch->source = nullptr;
-    branch->fork_at = 0;
+    fork_memory(*branch, *source->memory, num_tokens);
   }
 }
 

@@ -1,0 +1,47 @@
+// quire sim: exercises, papers and traces on the engine's own core, in virtual time.
+
+#include "sim.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "terminal.h"
+
+namespace quire::cli {
+
+void add_sim_flags(CLI::App& command, SimFlags& flags) {
+  command.add_option("--json", flags.json_path, "Write the whole result to this file, as JSON");
+  command.add_option("--seed", flags.seed, "Of all random numbers; the same seed gives the same result everywhere")
+      ->capture_default_str();
+}
+
+json::Object sim_report_head(const std::string& command, const SimFlags& flags) {
+  return json::Object{{"command", command}, {"version", QUIRE_VERSION}, {"seed", flags.seed}};
+}
+
+Result<void> write_sim_json(const SimFlags& flags, const json::Object& report) {
+  if (flags.json_path.empty()) return {};
+  std::ofstream out(flags.json_path, std::ios::binary);
+  out << json::dump(json::Value(report), {.indent = 1}) << '\n';
+  out.close();
+  if (!out) return fail(flags.json_path, ": ", std::strerror(errno));
+  return {};
+}
+
+int run_sim(const std::function<Result<void>()>& action) {
+  const auto done = action();
+  if (done.ok()) return kDone;
+  flush_output();
+  report("sim: " + done.error().message);
+  return kFailed;
+}
+
+void add_sim(CLI::App& app, Action& chosen) {
+  auto* sim =
+      app.add_subcommand("sim", "Simulations in virtual time, on the engine's own scheduler and memory manager");
+  sim->require_subcommand(1);
+  add_sim_exercise(*sim, chosen);
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,128 @@
+#include "quire/sim/engine_system.h"
+
+#include <algorithm>
+
+#include "quire/base/cat.h"
+#include "quire/base/check.h"
+#include "quire/base/hash.h"
+
+namespace quire {
+namespace {
+
+constexpr std::int32_t kEnded = -1;
+
+TokenId token_of(std::uint64_t name, std::uint64_t position) {
+  return TokenId{static_cast<std::int32_t>(mix64(name * 0x9E3779B97F4A7C15ull + position) >> 33)};
+}
+
+/// What decides the tokens of a request beyond named blocks: of a session the position alone, else the request too.
+std::uint64_t content_of(RequestId id, const RequestSpec& spec) {
+  return spec.session != 0 && spec.prefix_blocks.empty() ? mix64(spec.session) : ~id.value;
+}
+
+std::vector<TokenId> make_tokens(std::uint64_t content, const RequestSpec& spec) {
+  std::vector<TokenId> tokens(static_cast<std::size_t>(spec.prompt_tokens));
+  const auto size = static_cast<std::size_t>(spec.prefix_block_tokens);
+  const std::size_t num_named = std::min(tokens.size(), size * spec.prefix_blocks.size());
+  const std::uint64_t session = spec.session == 0 ? 0 : mix64(spec.session);
+  for (std::size_t i = 0; i < num_named; ++i) tokens[i] = token_of(session ^ spec.prefix_blocks[i / size], i);
+  for (std::size_t i = num_named; i < tokens.size(); ++i) tokens[i] = token_of(content, i);
+  return tokens;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EngineSystem>> EngineSystem::create(const CoreOptions& options, CommandSink* sink) {
+  QUIRE_TRY(auto core, EngineCore::create(options, sink));
+  return std::unique_ptr<EngineSystem>(new EngineSystem(std::move(core)));
+}
+
+bool EngineSystem::submit(RequestId id, const RequestSpec& spec) {
+  QUIRE_CHECK(id.value == first_id_ + live_.size(), "ids rise by one");
+  CoreRequest request;
+  request.id = id;
+  // Without a cache nobody looks at the ids.
+  const std::uint64_t content = content_of(id, spec);
+  if (core_->options().prefix_cache) {
+    request.prompt = make_tokens(content, spec);
+  } else {
+    request.prompt.resize(static_cast<std::size_t>(spec.prompt_tokens));
+  }
+  request.max_tokens = spec.output_tokens;
+  const bool accepted = !core_->submit(std::move(request)).has_value();
+  live_.push_back({content, accepted ? 0 : kEnded});
+  forget_front();
+  return accepted;
+}
+
+const StepShape& EngineSystem::plan_step() {
+  plan_ = &core_->plan_step();
+  for (const Event& event : core_->take_events()) {
+    const auto* preempted = std::get_if<RequestPreempted>(&event);
+    if (preempted) {
+      std::int32_t& written = live_of(preempted->request).written;
+      total_written_ -= written;
+      written = 0;
+      planned_.push_back({preempted->request, ChangeKind::preempted});
+    } else if (const auto* started = std::get_if<RequestStarted>(&event)) {
+      planned_.push_back({started->request, ChangeKind::started});
+    }
+  }
+  shape_ = {};
+  for (const PlanRow& row : plan_->rows) {
+    if (row.is_prefill) {
+      shape_.add_prefill(row.begin, row.end());
+    } else {
+      shape_.add_decode(row.end());
+    }
+    std::int32_t& written = live_of(row.request).written;
+    total_written_ += row.end() - written;
+    written = row.end();
+  }
+  return shape_;
+}
+
+MemoryUse EngineSystem::memory() const {
+  const KvCapacity capacity = core_->kv_capacity();
+  MemoryUse use;
+  use.pool_slots = capacity.num_tokens();
+  const std::int64_t held = std::int64_t{capacity.used_blocks()} * capacity.block_size;
+  use.written_slots = std::min(total_written_, held);  // less than the sum where blocks are shared
+  use.rounding_slots = held - use.written_slots;
+  return use;
+}
+
+void EngineSystem::commit(std::vector<RequestChange>& changes) {
+  changes.insert(changes.end(), planned_.begin(), planned_.end());
+  planned_.clear();
+  result_.rows.assign(plan_->rows.size(), RowResult{TokenId{0}});
+  if (core_->options().prefix_cache)
+    for (std::size_t i = 0; i < plan_->rows.size(); ++i) {
+      const PlanRow& row = plan_->rows[i];
+      result_.rows[i].token = token_of(live_of(row.request).content, static_cast<std::uint64_t>(row.end()));
+    }
+  for (const Event& event : core_->commit(result_)) {
+    if (const auto* sampled = std::get_if<TokenSampled>(&event)) {
+      changes.push_back({sampled->request, ChangeKind::token});
+    } else if (const auto* finished = std::get_if<RequestFinished>(&event)) {
+      changes.push_back({finished->request, ChangeKind::finished});
+      std::int32_t& written = live_of(finished->request).written;
+      total_written_ -= written;
+      written = kEnded;
+    }
+  }
+  forget_front();
+}
+
+void EngineSystem::forget_front() {
+  for (; !live_.empty() && live_.front().written == kEnded; ++first_id_) live_.pop_front();
+}
+
+std::string EngineSystem::description() const {
+  const CoreOptions& options = core_->options();
+  return cat("Quire: ", options.num_blocks, " blocks of ", options.block_size, ", budget ", options.token_budget,
+             ", rows ", options.max_rows, ", queue ", options.queue_policy, ", victim ", options.victim_policy,
+             options.prefix_cache ? ", prefix cache" : "");
+}
+
+}  // namespace quire

@@ -1,0 +1,123 @@
+#include "quire/sim/exercise.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace quire {
+namespace {
+
+class MemoryFile final : public BlockFile {
+ public:
+  Result<std::uint64_t> write(std::span<const std::byte> bytes) override {
+    const std::uint64_t at = content_.size();
+    content_.insert(content_.end(), bytes.begin(), bytes.end());
+    if (damages_ && !content_.empty()) content_.back() ^= std::byte{1};
+    return at;
+  }
+  Result<void> read(std::uint64_t at, std::span<std::byte> bytes) override {
+    std::memcpy(bytes.data(), content_.data() + at, bytes.size());
+    return {};
+  }
+  void damage() { damages_ = true; }
+
+ private:
+  std::vector<std::byte> content_;
+  bool damages_ = false;
+};
+
+const ExerciseReport& default_report() {
+  static const ExerciseReport report = [] {
+    MemoryFile file;
+    return run_exercise({}, file).value();
+  }();
+  return report;
+}
+
+const ExerciseSetting& setting_of(std::int32_t max_len, LengthMode mode) {
+  const auto& all = default_report().settings;
+  return *std::find_if(all.begin(), all.end(), [&](const auto& s) { return s.max_len == max_len && s.mode == mode; });
+}
+
+TEST(Exercise, HasThreeMaximumLengthsStaticAndGrowing) {
+  ASSERT_EQ(default_report().settings.size(), 6u);
+  EXPECT_EQ(default_report().lengths.size(), 100u);
+  EXPECT_EQ(*std::min_element(default_report().lengths.begin(), default_report().lengths.end()) >= 50, true);
+  EXPECT_LE(*std::max_element(default_report().lengths.begin(), default_report().lengths.end()), 500);
+}
+
+TEST(Exercise, StaticOccupationWithoutALimitIsAboutFiveNinthsOfTheArrays) {
+  EXPECT_NEAR(static_cast<double>(default_report().unlimited_blocks), 1766, 3 * 81);  // 3 sigma of 100 draws
+}
+
+TEST(Exercise, PagingWastesAtMostFivePerCentOfWhatIsHeldAtBlockSize16) {
+  for (const ExerciseSetting& setting : default_report().settings) {
+    EXPECT_LE(setting.paged.internal_fragmentation, 0.05);
+    EXPECT_GT(setting.paged.internal_fragmentation, 0.01);
+    EXPECT_GT(setting.paged.utilisation, 0.93);
+  }
+}
+
+TEST(Exercise, TheRatioStaysBelowItsBoundAndTheBoundsAreThoseOfTheArithmetic) {
+  for (const ExerciseSetting& setting : default_report().settings)
+    EXPECT_LT(setting.concurrency_ratio, setting.concurrency_bound);
+  EXPECT_NEAR(setting_of(512, LengthMode::static_length).concurrency_bound, 1.81, 0.1);
+  EXPECT_NEAR(setting_of(1024, LengthMode::static_length).concurrency_bound, 3.62, 0.2);
+  EXPECT_NEAR(setting_of(2048, LengthMode::static_length).concurrency_bound, 7.25, 0.4);
+  EXPECT_NEAR(setting_of(512, LengthMode::growing).concurrency_bound, 2.90, 0.1);
+  EXPECT_NEAR(setting_of(512, LengthMode::static_length).concurrency_bound_by_step, 1.49, 0.1);
+}
+
+TEST(Exercise, ArraysHoldPoolOverMaximumLengthRequestsAtOnce) {
+  for (const ExerciseSetting& setting : default_report().settings) {
+    EXPECT_EQ(setting.contiguous.requests_at_once_max, 8192 / setting.max_len);
+    EXPECT_DOUBLE_EQ(setting.contiguous.requests_at_once_mean, 8192.0 / setting.max_len);
+    EXPECT_EQ(setting.contiguous.preemptions, 0u);
+  }
+}
+
+TEST(Exercise, GrowingRequestsGoToTheFileAndComeBack) {
+  const ExerciseSide& paged = setting_of(512, LengthMode::growing).paged;
+  EXPECT_GT(paged.preemptions, 0u);
+  EXPECT_GT(paged.bytes_written, 0u);
+  EXPECT_EQ(paged.bytes_written, paged.bytes_read);
+  EXPECT_EQ(setting_of(512, LengthMode::static_length).paged.bytes_written, 0u);
+  EXPECT_GT(default_report().blocks_restored, 0u);
+}
+
+TEST(Exercise, ContentThatComesBackDifferentIsAnErrorThatNamesThePlace) {
+  MemoryFile file;
+  file.damage();
+  const auto report = run_exercise({}, file);
+  ASSERT_FALSE(report.ok());
+  EXPECT_NE(report.error().message.find("in its blocks, wanted"), std::string::npos);
+}
+
+TEST(Exercise, EqualSeedsGiveEqualRunsAndTheCommittedDigest) {
+  MemoryFile file;
+  const ExerciseReport again = run_exercise({}, file).value();
+  EXPECT_EQ(again.settings[1].paged.digest, setting_of(512, LengthMode::growing).paged.digest);
+  EXPECT_EQ(again.settings[1].paged.digest, 3068395498591404884ull);
+}
+
+TEST(Exercise, OptionsThatMakeNoSenseAreRefusedWithTheNumbers) {
+  MemoryFile file;
+  ExerciseOptions options;
+  options.max_lens = {256};
+  EXPECT_EQ(
+      run_exercise(options, file).error().message,
+      "found a maximum length of 256, wanted at least the longest request, 500, and less than the pool, 8192 slots");
+  options = {};
+  options.block_size = 12;
+  EXPECT_FALSE(run_exercise(options, file).ok());
+  options = {};
+  options.num_requests = 0;
+  EXPECT_FALSE(run_exercise(options, file).ok());
+  options = {};
+  options.shortest = 600;
+  EXPECT_FALSE(run_exercise(options, file).ok());
+}
+
+}  // namespace
+}  // namespace quire

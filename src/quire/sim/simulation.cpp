@@ -1,0 +1,188 @@
+#include "quire/sim/simulation.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "quire/base/hash.h"
+
+namespace quire {
+namespace {
+
+/// A request that has not ended.
+struct Live {
+  RequestRecord record;
+  std::uint64_t last_token_ns = 0;
+  bool ended = false;
+};
+
+class Run {
+ public:
+  Run(System& system, const CostModel& cost, RequestSource& source, const SimulationOptions& options)
+      : system_(system), cost_(cost), source_(source), options_(options) {
+    result_.system = system.description();
+    result_.cost = cost.description();
+  }
+
+  SimulationResult run() {
+    upcoming_ = source_.next();
+    while (upcoming_ || system_.has_work()) {
+      submit_arrived();
+      if (!system_.has_work()) {
+        if (!upcoming_) break;
+        now_ns_ = std::max(now_ns_, upcoming_->arrival_ns);
+        continue;
+      }
+      step();
+      if (result_.num_steps >= options_.max_steps || is_hopeless()) break;
+    }
+    result_.end_ns = now_ns_;
+    digest_.add(now_ns_);
+    result_.digest = digest_.value();
+    return std::move(result_);
+  }
+
+ private:
+  void submit_arrived() {
+    while (upcoming_ && upcoming_->arrival_ns <= now_ns_) {
+      const RequestId id{++result_.num_requests};
+      Live live;
+      live.record.id = id;
+      live.record.prompt_tokens = upcoming_->prompt_tokens;
+      live.record.output_tokens = upcoming_->output_tokens;
+      live.record.arrival_ns = upcoming_->arrival_ns;
+      live.ended = !system_.submit(id, *upcoming_);
+      result_.num_refused += live.ended ? 1 : 0;
+      live_.push_back(std::move(live));
+      upcoming_ = source_.next();
+    }
+    forget_front();
+  }
+
+  void step() {
+    const StepShape& shape = system_.plan_step();
+    StepSample sample;
+    sample.begin_ns = now_ns_;
+    now_ns_ += std::max<std::uint64_t>(1, cost_.step_ns(shape));
+    sample.end_ns = now_ns_;
+    sample.num_running = system_.num_running();
+    sample.num_waiting = system_.num_waiting();
+    sample.prefill_tokens = shape.num_prefill_tokens;
+    sample.decode_tokens = shape.num_decode_rows;
+    sample.memory = system_.memory();
+    note_step(sample);
+    changes_.clear();
+    system_.commit(changes_);
+    for (const RequestChange& change : changes_) apply(change, sample);
+    forget_front();
+    if (options_.progress && result_.num_steps % 1024 == 0) options_.progress(result_.num_finished, now_ns_);
+  }
+
+  void note_step(const StepSample& sample) {
+    const std::uint64_t number = result_.num_steps++;
+    result_.busy_ns += sample.end_ns - sample.begin_ns;
+    result_.step_ns.add(sample.end_ns - sample.begin_ns);
+    result_.scheduled_tokens += static_cast<std::uint64_t>(sample.prefill_tokens + sample.decode_tokens);
+    result_.max_running = std::max(result_.max_running, sample.num_running);
+    result_.max_waiting = std::max(result_.max_waiting, sample.num_waiting);
+    result_.utilisation_per_mille.add(static_cast<std::uint64_t>(sample.memory.written_slots * 1000 /
+                                                                 std::max<std::int64_t>(1, sample.memory.pool_slots)));
+    if (sample.begin_ns >= options_.begin_ns && sample.begin_ns < options_.end_ns) result_.memory.add(sample);
+    digest_.add(sample.end_ns);
+    if (options_.digests_plans) digest_.add(system_.plan_digest());
+    if (options_.max_samples == 0 || number % sample_stride_ != 0) return;
+    result_.samples.push_back(sample);
+    if (result_.samples.size() <= options_.max_samples) return;
+    for (std::size_t i = 0; 2 * i < result_.samples.size(); ++i) result_.samples[i] = result_.samples[2 * i];
+    result_.samples.resize((result_.samples.size() + 1) / 2);
+    sample_stride_ *= 2;
+  }
+
+  void apply(const RequestChange& change, const StepSample& step) {
+    Live& live = live_[static_cast<std::size_t>(change.request.value - first_id_)];
+    RequestRecord& record = live.record;
+    switch (change.kind) {
+      case ChangeKind::started:
+        record.start_ns = step.begin_ns;
+        result_.queue_ns.add(step.begin_ns - record.arrival_ns);
+        return;
+      case ChangeKind::preempted:
+        ++record.num_preemptions;
+        ++result_.num_preemptions;
+        if (options_.max_records > 0) record.preempted_ns.push_back(step.begin_ns);
+        return;
+      case ChangeKind::token:
+        if (live.last_token_ns == 0) {
+          record.first_token_ns = now_ns_;
+          result_.ttft_ns.add(now_ns_ - record.arrival_ns);
+        } else {
+          result_.inter_token_ns.add(now_ns_ - live.last_token_ns);
+        }
+        live.last_token_ns = now_ns_;
+        return;
+      case ChangeKind::finished:
+        finish(live);
+        return;
+    }
+  }
+
+  void finish(Live& live) {
+    RequestRecord& record = live.record;
+    record.finish_ns = now_ns_;
+    live.ended = true;
+    ++result_.num_finished;
+    result_.prompt_tokens += static_cast<std::uint64_t>(record.prompt_tokens);
+    result_.output_tokens += static_cast<std::uint64_t>(record.output_tokens);
+    const std::uint64_t took_ns = now_ns_ - record.arrival_ns;
+    result_.end_to_end_ns.add(took_ns);
+    const std::uint64_t normalized = took_ns / static_cast<std::uint64_t>(record.output_tokens);
+    result_.normalized_ns.add(normalized);
+    sum_normalized_s_ += static_cast<double>(normalized) * 1e-9;
+    if (result_.records.size() < options_.max_records) result_.records.push_back(std::move(record));
+  }
+
+  bool is_hopeless() {
+    if (options_.hopeless_latency <= 0) return false;
+    return result_.was_hopeless =
+               sum_normalized_s_ > options_.hopeless_latency * static_cast<double>(options_.expected_requests);
+  }
+
+  void forget_front() {
+    for (; !live_.empty() && live_.front().ended; ++first_id_) live_.pop_front();
+  }
+
+  System& system_;
+  const CostModel& cost_;
+  RequestSource& source_;
+  const SimulationOptions& options_;
+  SimulationResult result_;
+  std::optional<RequestSpec> upcoming_;
+  std::uint64_t now_ns_ = 0;
+  std::deque<Live> live_;  ///< by id from first_id_
+  std::uint64_t first_id_ = 1;
+  std::uint64_t sample_stride_ = 1;
+  double sum_normalized_s_ = 0;
+  std::vector<RequestChange> changes_;
+  Digest digest_;
+};
+
+}  // namespace
+
+void WeightedMemory::add(const StepSample& step) {
+  const auto ns = static_cast<unsigned __int128>(step.end_ns - step.begin_ns);
+  const auto slots = [ns](std::int64_t count) { return ns * static_cast<std::uint64_t>(count); };
+  duration_ns += step.end_ns - step.begin_ns;
+  pool += slots(step.memory.pool_slots);
+  written += slots(step.memory.written_slots);
+  reserved += slots(step.memory.reserved_slots);
+  unused += slots(step.memory.unused_slots);
+  rounding += slots(step.memory.rounding_slots);
+  running += slots(step.num_running);
+  waiting += slots(step.num_waiting);
+}
+
+SimulationResult simulate(System& system, const CostModel& cost, RequestSource& source,
+                          const SimulationOptions& options) {
+  return Run(system, cost, source, options).run();
+}
+
+}  // namespace quire

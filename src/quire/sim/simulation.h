@@ -1,0 +1,93 @@
+#pragma once
+// A simulation: a System, a CostModel, a source of requests and a virtual clock in integer nanoseconds. Requests are
+// handed to the system at the first step boundary at or after their arrival; a step takes what the cost model says; a
+// token appears at the end of its step. Nothing else moves the clock, so equal inputs give equal results everywhere.
+//
+// Memory is bounded by the requests alive at a time: times go into histograms, steps into samples that are thinned out
+// as they become too many.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "quire/sim/histogram.h"
+#include "quire/sim/system.h"
+
+namespace quire {
+
+/// Times of one request, nanoseconds of virtual time since the start.
+struct RequestRecord {
+  RequestId id;
+  std::int32_t prompt_tokens = 0, output_tokens = 0, num_preemptions = 0;
+  std::uint64_t arrival_ns = 0, start_ns = 0, first_token_ns = 0, finish_ns = 0;
+  std::vector<std::uint64_t> preempted_ns;  ///< when it lost its memory, each time
+};
+
+/// The state during one step.
+struct StepSample {
+  std::uint64_t begin_ns = 0, end_ns = 0;
+  std::int32_t num_running = 0, num_waiting = 0;
+  std::int64_t prefill_tokens = 0, decode_tokens = 0;
+  MemoryUse memory;
+};
+
+struct SimulationOptions {
+  std::uint64_t max_steps = ~std::uint64_t{0};
+  std::size_t max_samples = 4096;            ///< kept; when there are more, every second one goes
+  std::size_t max_records = 0;               ///< requests, the first that end, kept one by one for reports
+  bool digests_plans = false;                ///< SimulationResult::digest covers every plan, not only times
+  std::uint64_t begin_ns = 0;                ///< means over steps count from here
+  std::uint64_t end_ns = ~std::uint64_t{0};  ///< and to here
+  /// Stops early once the mean normalised latency must exceed this (s/token), given so many requests; 0: never.
+  double hopeless_latency = 0;
+  std::uint64_t expected_requests = 0;
+  std::function<void(std::uint64_t num_finished, std::uint64_t now_ns)> progress;  ///< called every 1,024 steps
+};
+
+/// Sums over steps, weighted by their duration in nanoseconds.
+struct WeightedMemory {
+  unsigned __int128 pool = 0, written = 0, reserved = 0, unused = 0, rounding = 0;
+  unsigned __int128 running = 0, waiting = 0;
+  std::uint64_t duration_ns = 0;
+
+  void add(const StepSample& step);
+  double share(unsigned __int128 part) const {
+    return pool == 0 ? 0 : static_cast<double>(part) / static_cast<double>(pool);
+  }
+  double free_share() const { return share(pool - written - reserved - unused - rounding); }
+  double mean(unsigned __int128 part) const {
+    return duration_ns == 0 ? 0 : static_cast<double>(part) / static_cast<double>(duration_ns);
+  }
+};
+
+struct SimulationResult {
+  std::string system, cost;
+  std::uint64_t num_requests = 0, num_refused = 0, num_finished = 0, num_preemptions = 0;
+  std::uint64_t num_steps = 0;
+  std::uint64_t prompt_tokens = 0;     ///< of requests that ended
+  std::uint64_t output_tokens = 0;     ///< of them
+  std::uint64_t scheduled_tokens = 0;  ///< tokens of all rows
+  std::uint64_t end_ns = 0;            ///< when the last step ended
+  std::uint64_t busy_ns = 0;           ///< in steps
+  std::int32_t max_running = 0, max_waiting = 0;
+  bool was_hopeless = false;  ///< stopped early, see SimulationOptions
+
+  Histogram ttft_ns, inter_token_ns, end_to_end_ns, queue_ns;
+  Histogram normalized_ns;  ///< end-to-end time over output tokens, nanoseconds a token
+  Histogram step_ns;
+  Histogram utilisation_per_mille;  ///< written slots of the pool, a step
+  WeightedMemory memory;            ///< over the steps in [begin_ns, end_ns) of the options
+  std::vector<StepSample> samples;
+  std::vector<RequestRecord> records;
+  std::uint64_t digest = 0;  ///< of the end of every step, and of the plans if asked for
+
+  /// Mean over requests of the end-to-end time by output tokens, seconds a token.
+  double normalized_latency_s() const { return normalized_ns.mean() * 1e-9; }
+};
+
+/// Runs until the source is empty and the system idle. Every step takes at least 1 ns.
+SimulationResult simulate(System& system, const CostModel& cost, RequestSource& source,
+                          const SimulationOptions& options = {});
+
+}  // namespace quire
