@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Who may include which dependency (regular expressions of include paths); nobody else does.
 OWNERS = {
-    r"boost/(beast|asio)": {"server"},
+    r"boost/(beast|asio)": {"server", "loadgen"},
     r"boost/json": {"json"},
-    r"boost/(?!beast|asio|json)": {"server"},
+    r"boost/(?!beast|asio|json)": {"server", "loadgen"},
     r"utf8proc": {"text"},
     r"prometheus/": {"metrics"},
     r"openssl/": {"engine"},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "answers.h"
+#include "bench_serve.h"
 #include "commands.h"
 #include "flags.h"
 #include "quire/base/rng.h"
@@ -170,7 +171,7 @@ void add_common(CLI::App& command, BenchFlags& flags) {
 
 void add_bench(CLI::App& app, Action& chosen) {
   auto flags = std::make_shared<BenchFlags>();
-  auto* command = app.add_subcommand("bench", "Time the engine in this process");
+  auto* command = app.add_subcommand("bench", "Time the engine in this process, or a server over HTTP");
   command->require_subcommand(1);
 
   auto* step = command->add_subcommand("step", "Decode steps: every request of a batch gets one token");
@@ -195,6 +196,8 @@ void add_bench(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   add_common(*prefill, *flags);
   prefill->callback([flags, &chosen] { chosen = [flags] { return bench(*flags, "prefill"); }; });
+
+  add_bench_serve(*command, chosen);
 }
 
 }  // namespace quire::cli

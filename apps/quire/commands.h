@@ -21,6 +21,7 @@ void add_generate(CLI::App& app, Action& chosen);
 void add_inspect(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);
 void add_score(CLI::App& app, Action& chosen);
+void add_quantize(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 void add_sim(CLI::App& app, Action& chosen);
 

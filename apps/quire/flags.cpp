@@ -119,6 +119,8 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command.add_option("--max-waiting", options.max_waiting, "Requests in the queue at most; one more is refused")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
+  command.add_option("--repack-cache", options.repack_cache_dir,
+                     "Keep packed weights in this directory, so that the next start is faster");
   command.add_option("--command-log", options.command_log, "Record the scheduler's commands in this file, for replay");
 }
 
@@ -152,16 +154,11 @@ void add_sampling_flags(CLI::App& command, sampling::SamplingParams& params) {
 
 Result<std::unique_ptr<engine::Engine>> open_engine(engine::EngineOptions options) {
   QUIRE_TRY_VOID(read_environment(options));
-  const bool show = stderr_is_terminal();
-  int shown = -1;
-  if (show) {
-    options.progress = [&shown](double fraction) {
-      int percent = static_cast<int>(fraction * 100);
-      if (percent != shown) std::fprintf(stderr, "\rloading %3d %%", shown = percent);
-    };
-  }
+  Progress progress("loading");
+  options.progress = [&progress](double fraction) { progress.show(fraction); };
   auto engine = engine::Engine::open(std::move(options));
-  if (show) std::fputs("\r\033[K", stderr);
+  progress.end();
+  if (engine.ok() && !(*engine)->info().repack.note.empty()) report((*engine)->info().repack.note);
   return engine;
 }
 

@@ -51,6 +51,7 @@ int main(int argc, char** argv) {
   add_inspect(app, chosen);
   add_tokenize(app, chosen);
   add_score(app, chosen);
+  add_quantize(app, chosen);
   add_bench(app, chosen);
   add_sim(app, chosen);
 

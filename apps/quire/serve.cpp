@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -103,6 +104,15 @@ std::string mebibytes(std::uint64_t bytes) {
   return cat(tenths / 10, ".", tenths % 10, " MiB");
 }
 
+std::int64_t milliseconds(double seconds) { return std::llround(seconds * 1e3); }
+
+std::string weights_origin(const model::RepackReport& repack) {
+  using Outcome = model::RepackReport::Outcome;
+  if (repack.outcome == Outcome::used) return cat("mapped from ", repack.path);
+  if (repack.outcome == Outcome::written) return cat("packed, and written to ", repack.path);
+  return "packed";
+}
+
 std::string try_it(const std::string& address, bool chat) {
   const char* path = chat ? "/v1/chat/completions" : "/v1/completions";
   const char* body = chat ? R"({"messages":[{"role":"user","content":"What is a quire?"}]})"
@@ -127,6 +137,8 @@ std::string summary_text(const engine::EngineInfo& info, const std::string& name
                   info.cpu_tier_why, ")"));
   line("memory", cat("weights ", mebibytes(info.weight_bytes), ", KV ", mebibytes(info.kv_bytes), ", scratch ",
                      mebibytes(info.scratch_bytes), "; ", mebibytes(info.free_memory_bytes), " were free"));
+  line("loaded", cat("in ", milliseconds(info.load_seconds), " ms, of these ", milliseconds(info.weights_seconds),
+                     " ms for the weights: ", weights_origin(info.repack)));
   line("kv cache", cat(info.num_blocks, " blocks of ", info.block_size, " tokens = ", kv_tokens, " tokens in ",
                        info.kv_type, ", ", info.kv_bytes_per_token, " bytes a token"));
   line("", cat(info.kv_memory_why, "; room for ", full, " full-length ", full == 1 ? "request" : "requests"));
@@ -154,6 +166,8 @@ std::string summary_json(const engine::EngineInfo& info, const std::vector<std::
   w.field("cpu_tier_why", info.cpu_tier_why).field("kv_type", info.kv_type).field("block_size", info.block_size);
   w.field("num_blocks", info.num_blocks).field("kv_tokens", info.num_blocks * info.block_size);
   w.field("kv_bytes_per_token", info.kv_bytes_per_token).field("weight_bytes", info.weight_bytes);
+  w.field("load_seconds", info.load_seconds).field("weights_seconds", info.weights_seconds);
+  w.field("weights_from", weights_origin(info.repack));
   w.field("kv_bytes", info.kv_bytes).field("scratch_bytes", info.scratch_bytes);
   w.field("free_memory_bytes", info.free_memory_bytes).field("kv_memory_why", info.kv_memory_why);
   w.field("max_batch_tokens", info.max_batch_tokens).field("max_batch_rows", info.max_batch_rows);
@@ -296,6 +310,7 @@ int serve(ServeOptions options) {
     return 1;
   }
   std::unique_ptr<engine::Engine> engine = *std::move(opened);
+  if (!engine->info().repack.note.empty()) say(engine->info().repack.note);
   server::EngineBackend backend(*engine, max_waiting);
   signals.catch_first();
   on_io_thread(listener, [&] { api.set_backend(&backend); });

@@ -111,6 +111,20 @@ Result<std::string> read_input(std::size_t max_bytes) {
   return text;
 }
 
+Progress::Progress(std::string what) : what_(std::move(what)), visible_(stderr_is_terminal()) {}
+
+void Progress::show(double fraction) {
+  const int percent = static_cast<int>(fraction * 100);
+  if (!visible_ || percent == shown_) return;
+  shown_ = percent;
+  std::fprintf(stderr, "\r%s %3d %%", what_.c_str(), percent);
+}
+
+void Progress::end() {
+  if (shown_ >= 0) std::fputs("\r\033[K", stderr);
+  shown_ = -1;
+}
+
 bool stdin_is_terminal() { return ::isatty(0) == 1; }
 bool stdout_is_terminal() { return ::isatty(1) == 1; }
 bool stderr_is_terminal() { return ::isatty(2) == 1; }

@@ -44,6 +44,21 @@ class LineReader {
 /// The rest of stdin. Error: more than max_bytes, or it cannot be read.
 Result<std::string> read_input(std::size_t max_bytes);
 
+/// "WHAT 42 %" on stderr, kept up to date; nothing if that is no terminal.
+class Progress {
+ public:
+  explicit Progress(std::string what);
+  ~Progress() { end(); }
+  void show(double fraction);
+  /// Takes the line away.
+  void end();
+
+ private:
+  std::string what_;
+  const bool visible_;
+  int shown_ = -1;  ///< percent
+};
+
 bool stdin_is_terminal();
 bool stdout_is_terminal();
 bool stderr_is_terminal();

@@ -9,6 +9,7 @@ line per check; exit code 1 if any failed. Needs nothing but Python.
 """
 import argparse
 import hashlib
+import http.server
 import json
 import os
 import pty
@@ -17,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -166,12 +168,120 @@ def every_tier_reproduces_the_committed_digests(quire):
 
 
 @check
+def packed_weights_from_disk_give_the_committed_digests(quire):
+    lines = score_lines(quire)
+    wanted = json.loads(DIGESTS.read_text())["score"]
+    with tempfile.TemporaryDirectory() as root:
+        flags = ["--repack-cache", f"{root}/strips"]
+
+        def score(noted):
+            code, out, err = quire.run("score", *flags, stdin=lines)
+            assert code == 0 and hashlib.sha256(out.encode()).hexdigest() == wanted, err
+            assert (noted in err) if noted else err == "", err
+
+        score("")  # packs and writes
+        path, = Path(root, "strips").iterdir()
+        inode = path.stat().st_ino
+        score("")  # maps
+        assert path.stat().st_ino == inode
+        with open(path, "r+b") as file:
+            file.seek(50_000_000)
+            flipped = file.read(1)[0] ^ 1
+            file.seek(50_000_000)
+            file.write(bytes([flipped]))
+        score("are damaged")
+        assert path.stat().st_ino != inode
+        score("")
+
+
+@check
 def inspect_shows_what_the_file_holds(quire):
     shown = json.loads(quire.ok("inspect", "--json", "--tensors"))
     assert shown["config"]["layers"] == 30 and shown["tokenizer"]["vocab_size"] == 49152
     assert shown["tensor_types"]["Q4_1"]["tensors"] == 210 and len(shown["tensors"]) == 272
     assert shown["keys"]["general.architecture"] == "llama"
     assert "SmolLM2" in quire.ok("inspect") or "Smollm2" in quire.ok("inspect")
+
+
+@check
+def quantize_writes_a_model_that_runs_and_replaces_nothing_unasked(quire):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "q8.gguf")
+        told = json.loads(quire.ok("quantize", path, "--to", "q8_0", "--json"))
+        assert told["to"] == "Q8_0" and told["bytes_after"] == os.path.getsize(path) and os.listdir(folder) == ["q8.gguf"]
+        assert all(tensor["rmse"] <= 0.01 * tensor["rms"] for tensor in told["tensors"])
+        shown = json.loads(quire.ok("inspect", "--json", model=path))
+        before = json.loads(quire.ok("inspect", "--json"))
+        assert shown["config"] == before["config"] and set(shown["tensor_types"]) == {"F32", "Q8_0"}
+        assert quire.ok("generate", PROMPT, "--max-tokens", "4", model=path) == quire.ok("generate", PROMPT, "--max-tokens", "4")
+        quire.refused(1, ["exists already"], "quantize", path, "--to", "q8_0")
+        quire.refused(1, ["one file"], "quantize", quire.model, "--to", "q8_0", "--force")
+        quire.refused(1, ["'nothing*'", "matches no tensor"], "quantize", path + "2", "--to", "f16", "--tensor-type", "nothing*=Q8_0")
+        quire.refused(2, ["Q9_9", "Q4_K"], "quantize", path + "2", "--to", "f16", "--tensor-type", "a=Q9_9")
+        quire.refused(2, ["--to"], "quantize", path + "2", "--to", "q9_9")
+        assert "Q4_1 -> Q8_0" in quire.ok("quantize", path, "--to", "q8_0", "--force")
+        assert os.listdir(folder) == ["q8.gguf"]
+
+
+class FakeModelServer(http.server.BaseHTTPRequestHandler):
+    """As many tokens as asked for; a prompt of 7 tokens is refused."""
+
+    def log_message(self, *args):
+        pass
+
+    def answer(self, status, kind, text):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_GET(self):
+        self.answer(200, "application/json", '{"data": [{"id": "fake"}]}')
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append(request)
+        if len(request["prompt"]) == 7:
+            return self.answer(503, "application/json", '{"error": {"message": "no room"}}')
+        tokens = request["max_tokens"]
+        parts = [{"choices": [{"text": "a", "finish_reason": "length" if i == tokens - 1 else None}]} for i in range(tokens)]
+        parts.append({"choices": [], "usage": {"completion_tokens": tokens}})
+        self.answer(200, "text/event-stream", "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n")
+
+
+@check
+def bench_serve_measures_any_server_and_compares_two_runs(quire):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeModelServer) as server, tempfile.TemporaryDirectory() as folder:
+        server.requests = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url, paths = f"http://127.0.0.1:{server.server_port}", [os.path.join(folder, name) for name in ("a.json", "b.json")]
+        shown = quire.ok("bench", url, "--clients", "3", "--requests", "12", "--warmup", "2", "--prompt", "uniform:20,30", "--output", "5",
+                         "--shared-prefix", "8", "--slo", "ttft=1min,itl=1min", "--json", paths[0], model="serve")
+        assert "time to first token" in shown and "goodput: 100.0 %" in shown
+        assert len(server.requests) == 14 and len({tuple(request["prompt"][:8]) for request in server.requests}) == 1
+        assert len({tuple(request["prompt"]) for request in server.requests}) == 14
+        assert all(28 <= len(request["prompt"]) <= 38 and request["ignore_eos"] for request in server.requests)
+        told = json.load(open(paths[0]))
+        rows = {row["metric"]: row["value"] for row in told["rows"]}
+        assert told["name"] == "serve" and told["subject"] == "fake" and rows["completed"] == 12 and rows["failed"] == 0
+        first = [request["prompt"] for request in server.requests]
+        server.requests.clear()
+        quire.ok("bench", url, "--rate", "2000", "--arrivals", "gamma:2", "--requests", "12", "--warmup", "2", "--prompt", "uniform:20,30",
+                 "--output", "5", "--shared-prefix", "8", "--json", paths[1], model="serve")
+        assert sorted(request["prompt"] for request in server.requests) == sorted(first), "the seed gives the same requests"
+        compared = quire.ok("bench", *paths, model="compare")
+        assert "ttft p99" in compared and 'differs in loop: "closed" and "open"' in compared
+        trace = os.path.join(folder, "trace.csv")
+        Path(trace).write_text("arrival_s,prompt_tokens,output_tokens\n0,12,3\n0.01,7,4\n0.02,900,4\n0.03,13,2\n")
+        shown = quire.ok("bench", url, "--trace", trace, "--replay", "--max-total", "100", model="serve")
+        assert "1 x HTTP 503: no room" in shown and "1 requests of the workload" in shown and "failed: 1 of 3" in shown
+        quire.refused(1, ["--replay", "--trace"], "bench", url, "--replay", model="serve")
+        quire.refused(1, ["--slo", "'5'", "1.5s"], "bench", url, "--slo", "ttft=5", model="serve")
+        quire.refused(1, ["trace.csv", "byte 0"], "bench", paths[0], trace, model="compare")
+        server.shutdown()
+    quire.refused(1, ["https"], "bench", "https://127.0.0.1", model="serve")
+    quire.refused(1, ["does not answer"], "bench", url, model="serve")
 
 
 @check

@@ -17,13 +17,6 @@ namespace {
 
 using namespace quire;
 
-std::optional<DType> find_dtype(std::string_view name) {
-  for (DType dtype : kAllDTypes) {
-    if (info(dtype).name == name) return dtype;
-  }
-  return std::nullopt;
-}
-
 std::vector<float> decode(DType dtype, const std::byte* blocks, std::int64_t count, bool packed) {
   std::int64_t columns = info(dtype).block_elements;
   std::vector<float> values(static_cast<std::size_t>(count * columns));

@@ -1,6 +1,6 @@
 #pragma once
-// The inner functions of paged attention, one table a tier, all written once (tile_kernels.h). They see plain memory
-// and positions; which rows and spans are computed by whom is decided in paged_attention.cpp. Free of standard headers
+// The inner functions of attention, one table a tier, all written once (tile_kernels.h). They see plain memory and
+// positions; which rows and spans are computed by whom is decided in attention_work.h. Free of standard headers
 // with inline code, so that files compiled for one instruction set may include it.
 
 #include <cstddef>
@@ -40,6 +40,17 @@ struct CachedHead {
   int block_shift = 0;
   KvType type = KvType::f16;
   const std::uint32_t* blocks = nullptr;  ///< block ids in order of position
+  static constexpr bool kHoldsInt8 = true;
+};
+
+/// The same in contiguous memory: tile t at k + t * tile_stride, [head_dim][kTileTokens], and at v + t * tile_stride,
+/// [kTileTokens][head_dim]. f32, f16 or bf16.
+struct ContiguousHead {
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+  std::int64_t tile_stride = 0;
+  KvType type = KvType::f16;
+  static constexpr bool kHoldsInt8 = false;
 };
 
 /// Softmax state of rows: maximum, denominator and weighted sum of V. A row that has seen no key is not defined.
@@ -72,6 +83,9 @@ struct AttentionKernels {
   /// Computes the state of all rows over the positions of one span.
   void (*attend_span)(const QueryRows& rows, const CachedHead& cache, std::int64_t span, const WorkArea& area,
                       const PartialRows& out);
+  /// The same, bit for bit, over contiguous memory.
+  void (*attend_span_contiguous)(const QueryRows& rows, const ContiguousHead& cache, std::int64_t span,
+                                 const WorkArea& area, const PartialRows& out);
   /// Folds row `row` of `next` into the same row of `sum`, which covers the positions before (rule 10).
   void (*fold_row)(const PartialRows& sum, const PartialRows& next, std::int64_t row, std::int64_t head_dim);
   /// out[d] = o[d] * (1 / l)

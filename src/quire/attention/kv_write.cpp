@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "quire/attention/call_support.h"
+#include "quire/attention/contiguous_attention.h"
 #include "quire/attention/paged_attention.h"
 
 namespace quire::attention {
@@ -40,19 +41,37 @@ bool store_int8(const AttentionKernels& kernels, const KvLayout& layout, const f
   return k_fits && v_fits;
 }
 
-void write_token(const AttentionKernels& kernels, KvStore& store_to, std::int64_t layer, const KvWrite& write,
+struct Panels {
+  std::byte *k, *v;
+};
+
+/// Of the tokens around `position`, one layer and head.
+Panels panels_of(KvStore& store, const SequenceChunk& chunk, std::int64_t layer, std::int64_t head,
+                 std::int64_t position) {
+  BlockId block = chunk.blocks[static_cast<std::size_t>(position / store.layout().block_size)];
+  QUIRE_CHECK(block != kNullBlock && block.value < store.num_blocks(), "block ", block);
+  return {store.k_panel(layer, block, head), store.v_panel(layer, block, head)};
+}
+Panels panels_of(VirtualKvStore& store, const SequenceChunk& chunk, std::int64_t layer, std::int64_t head,
+                 std::int64_t position) {
+  std::int64_t tile = position / kTileTokens;
+  return {store.k_panel(layer, chunk.place, tile, head), store.v_panel(layer, chunk.place, tile, head)};
+}
+
+void check_writable(const SequenceChunk& chunk, const KvStore& store) { check_covered(chunk, store.layout()); }
+void check_writable(const SequenceChunk& chunk, const VirtualKvStore& store) { check_mapped(chunk, store); }
+
+template <class Store>
+void write_token(const AttentionKernels& kernels, Store& store_to, std::int64_t layer, const KvWrite& write,
                  const SequenceChunk& chunk, std::int64_t token) {
   const KvLayout& layout = store_to.layout();
   std::int64_t position = chunk.first_position + token, row = chunk.first_row + token;
-  BlockId block = chunk.blocks[static_cast<std::size_t>(position / layout.block_size)];
-  QUIRE_CHECK(block != kNullBlock && block.value < store_to.num_blocks(), "block ", block);
   std::int64_t slot = position % layout.block_size, dim = layout.head_dim;
   bool fits = true;
   for (std::int64_t head = 0; head < layout.num_kv_heads; ++head) {
     const float* k = write.k + row * write.k_stride + head * dim;
     const float* v = write.v + row * write.v_stride + head * dim;
-    std::byte* k_panel = store_to.k_panel(layer, block, head);
-    std::byte* v_panel = store_to.v_panel(layer, block, head);
+    const auto [k_panel, v_panel] = panels_of(store_to, chunk, layer, head, position);
     if (layout.type == KvType::int8) {
       fits &= store_int8(kernels, layout, k, v, slot, k_panel, v_panel);
       continue;
@@ -63,14 +82,13 @@ void write_token(const AttentionKernels& kernels, KvStore& store_to, std::int64_
   if (!fits) write.row_failed[row] = 1;
 }
 
-}  // namespace
-
-void write_kv(Worker& worker, CpuTier tier, KvStore& store_to, std::int64_t layer, const KvWrite& write) {
+template <class Store>
+void write_rows(Worker& worker, CpuTier tier, Store& store_to, std::int64_t layer, const KvWrite& write) {
   const AttentionKernels& kernels = attention_kernels(tier);
   // Runs go round the workers by index; `run` counts them over all chunks.
   std::int64_t run = 0;
   for (const SequenceChunk& chunk : write.chunks) {
-    check_covered(chunk, store_to.layout());
+    check_writable(chunk, store_to);
     for (std::int64_t begin = 0; begin < chunk.num_tokens; begin += kRun, ++run) {
       if (run % worker.count() != worker.index()) continue;
       for (std::int64_t token = begin; token < std::min(begin + kRun, chunk.num_tokens); ++token) {
@@ -79,6 +97,16 @@ void write_kv(Worker& worker, CpuTier tier, KvStore& store_to, std::int64_t laye
     }
   }
   worker.barrier();
+}
+
+}  // namespace
+
+void write_kv(Worker& worker, CpuTier tier, KvStore& store, std::int64_t layer, const KvWrite& write) {
+  write_rows(worker, tier, store, layer, write);
+}
+
+void write_kv(Worker& worker, CpuTier tier, VirtualKvStore& store, std::int64_t layer, const KvWrite& write) {
+  write_rows(worker, tier, store, layer, write);
 }
 
 }  // namespace quire::attention

@@ -299,9 +299,15 @@ struct TileKernels {
     }
   }
 
+  // Where things lie. For contiguous memory all of it is constant but the tile's address.
+
+  static QUIRE_INLINE std::int64_t panel_tokens(const CachedHead& cache) { return cache.block_size; }
+  static QUIRE_INLINE std::int64_t panel_tokens(const ContiguousHead&) { return kTileTokens; }
+
   static QUIRE_INLINE int piece_shift(const CachedHead& cache) {
     return cache.block_shift < kTileShift ? cache.block_shift : kTileShift;
   }
+  static QUIRE_INLINE int piece_shift(const ContiguousHead&) { return kTileShift; }
 
   template <class T>
   static QUIRE_INLINE const T* k_at(const CachedHead& cache, std::int64_t position) {
@@ -309,14 +315,24 @@ struct TileKernels {
     return reinterpret_cast<const T*>(block) + (position & (cache.block_size - 1));
   }
   template <class T>
+  static QUIRE_INLINE const T* k_at(const ContiguousHead& cache, std::int64_t position) {
+    auto tile = cache.k + (position >> kTileShift) * cache.tile_stride;
+    return reinterpret_cast<const T*>(tile) + (position & (kTileTokens - 1));
+  }
+  template <class T>
   static QUIRE_INLINE const T* v_at(const CachedHead& cache, std::int64_t position, std::int64_t head_dim) {
     auto block = cache.base + cache.blocks[position >> cache.block_shift] * cache.block_stride + cache.panel_bytes;
     return reinterpret_cast<const T*>(block) + (position & (cache.block_size - 1)) * head_dim;
   }
+  template <class T>
+  static QUIRE_INLINE const T* v_at(const ContiguousHead& cache, std::int64_t position, std::int64_t head_dim) {
+    auto tile = cache.v + (position >> kTileShift) * cache.tile_stride;
+    return reinterpret_cast<const T*>(tile) + (position & (kTileTokens - 1)) * head_dim;
+  }
 
   /// Addresses of a tile of which the positions `seen` are seen. Blocks without a seen position are not looked up.
-  template <class T>
-  static QUIRE_INLINE void locate(const CachedHead& cache, std::int64_t head_dim, std::int64_t tile_start, Range seen,
+  template <class T, class Head>
+  static QUIRE_INLINE void locate(const Head& cache, std::int64_t head_dim, std::int64_t tile_start, Range seen,
                                   const T** k, const T** v) {
     std::int64_t first = seen.begin >> 4, last = (seen.end - 1) >> 4;
     for (std::int64_t i = 0; i < kTileVectors; ++i) {
@@ -333,11 +349,11 @@ struct TileKernels {
     return {visible(rows, 0, tile_start).begin, visible(rows, rows.num_tokens - 1, tile_start).end};
   }
 
-  template <class T>
-  static void attend_in_place(const QueryRows& rows, const CachedHead& cache, std::int64_t tile_start,
-                              const WorkArea& area, const PartialRows& out) {
+  template <class T, class Head>
+  static void attend_in_place(const QueryRows& rows, const Head& cache, std::int64_t tile_start, const WorkArea& area,
+                              const PartialRows& out) {
     Tile<T> tile;
-    tile.k_stride = cache.block_size;
+    tile.k_stride = panel_tokens(cache);
     tile.v_stride = rows.head_dim;
     tile.piece_shift = piece_shift(cache);
     locate<T>(cache, rows.head_dim, tile_start, seen_by_any(rows, tile_start), tile.k, tile.v);
@@ -349,13 +365,13 @@ struct TileKernels {
   }
 
   /// Decodes the seen tokens of a tile to f32: area.k [head_dim, 64] and area.v [64, padded_dim].
-  template <class T>
-  static void decode_tile(const CachedHead& cache, std::int64_t head_dim, std::int64_t tile_start, Range seen,
+  template <class T, class Head>
+  static void decode_tile(const Head& cache, std::int64_t head_dim, std::int64_t tile_start, Range seen,
                           const WorkArea& area) {
-    std::int64_t run = smaller(cache.block_size, 16);
+    std::int64_t run = smaller(panel_tokens(cache), 16);
     for (std::int64_t t = seen.begin / run * run; t < seen.end; t += run) {
       const T* k = k_at<T>(cache, tile_start + t);
-      for (std::int64_t d = 0; d < head_dim; ++d, k += cache.block_size) {
+      for (std::int64_t d = 0; d < head_dim; ++d, k += panel_tokens(cache)) {
         Lanes keys = load(k);
         run == 16 ? keys.store(area.k + d * kTileTokens + t) : keys.store_partial(area.k + d * kTileTokens + t, run);
       }
@@ -409,9 +425,9 @@ struct TileKernels {
     }
   }
 
-  template <class T>
-  static void attend_decoded(const QueryRows& rows, const CachedHead& cache, std::int64_t tile_start,
-                             const WorkArea& area, const PartialRows& out) {
+  template <class T, class Head>
+  static void attend_decoded(const QueryRows& rows, const Head& cache, std::int64_t tile_start, const WorkArea& area,
+                             const PartialRows& out) {
     Range seen = seen_by_any(rows, tile_start);
     if constexpr (sizeof(T) == 1) {
       decode_tile_int8(cache, rows.head_dim, tile_start, seen, seen_by_any(rows, tile_start + kTileTokens), area);
@@ -427,19 +443,20 @@ struct TileKernels {
     attend_tile(rows, tile, tile_start, area, out);
   }
 
-  template <class T>
-  static QUIRE_INLINE void attend(const QueryRows& rows, const CachedHead& cache, std::int64_t tile_start,
-                                  bool in_place, const WorkArea& area, const PartialRows& out) {
+  template <class T, class Head>
+  static QUIRE_INLINE void attend(const QueryRows& rows, const Head& cache, std::int64_t tile_start, bool in_place,
+                                  const WorkArea& area, const PartialRows& out) {
     in_place ? attend_in_place<T>(rows, cache, tile_start, area, out)
              : attend_decoded<T>(rows, cache, tile_start, area, out);
   }
 
-  static void attend_span(const QueryRows& rows, const CachedHead& cache, std::int64_t span, const WorkArea& area,
+  template <class Head>
+  static void attend_span(const QueryRows& rows, const Head& cache, std::int64_t span, const WorkArea& area,
                           const PartialRows& out) {
     for (std::int64_t row = 0; row < rows.num_rows(); ++row) out.m[row] = -__builtin_inff(), out.l[row] = 0.0f;
     std::int64_t elements = rows.num_rows() * padded_dim(rows.head_dim);
     for (std::int64_t i = 0; i < elements; i += 16) Lanes::zero().store(out.o + i);
-    bool in_place = rows.num_rows() <= 2 * kBlockRows && cache.block_size % 16 == 0 && rows.head_dim % 16 == 0;
+    bool in_place = rows.num_rows() <= 2 * kBlockRows && panel_tokens(cache) % 16 == 0 && rows.head_dim % 16 == 0;
     for (std::int64_t tile = 0; tile < kSpanTokens / kTileTokens; ++tile) {
       std::int64_t start = span * kSpanTokens + tile * kTileTokens;
       if (seen_by_any(rows, start).empty()) continue;
@@ -454,7 +471,7 @@ struct TileKernels {
           attend<float>(rows, cache, start, in_place, area, out);
           break;
         case KvType::int8:
-          attend_decoded<std::int8_t>(rows, cache, start, area, out);
+          if constexpr (Head::kHoldsInt8) attend_decoded<std::int8_t>(rows, cache, start, area, out);
           break;
       }
     }
@@ -569,7 +586,15 @@ struct TileKernels {
   }
 
   static constexpr AttentionKernels table() {
-    return {pack_queries, attend_span, fold_row, finish_row, store_f16, store_bf16, store_int8, store_f32};
+    return {pack_queries,
+            attend_span<CachedHead>,
+            attend_span<ContiguousHead>,
+            fold_row,
+            finish_row,
+            store_f16,
+            store_bf16,
+            store_int8,
+            store_f32};
   }
 };
 

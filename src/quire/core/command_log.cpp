@@ -88,6 +88,12 @@ Result<CoreOptions> get_header(ByteReader& in) {
   options.queue_policy = in.get_text();
   options.victim_policy = in.get_text();
   options.prefix_cache = in.get<std::uint8_t>() != 0;
+  options.kv_manager = in.get_text();
+  options.tile_bytes = in.get<std::int64_t>();
+  options.page_group_bytes = in.get<std::int64_t>();
+  options.num_kv_tensors = in.get<std::int32_t>();
+  options.max_mappings = in.get<std::int32_t>();
+  options.num_idle_places = in.get<std::int32_t>();
   options.kv_ram_frames = in.get<std::int32_t>();
   options.kv_files = in.get<std::uint8_t>() != 0;
   options.preemption = in.get_text();

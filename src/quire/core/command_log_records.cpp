@@ -47,6 +47,12 @@ void put_header(ByteWriter& out, const CoreOptions& options) {
   out.put_text(options.queue_policy);
   out.put_text(options.victim_policy);
   out.put(static_cast<std::uint8_t>(options.prefix_cache));
+  out.put_text(options.kv_manager);
+  out.put(options.tile_bytes);
+  out.put(options.page_group_bytes);
+  out.put(options.num_kv_tensors);
+  out.put(options.max_mappings);
+  out.put(options.num_idle_places);
   out.put(options.kv_ram_frames);
   out.put(static_cast<std::uint8_t>(options.kv_files));
   out.put_text(options.preemption);

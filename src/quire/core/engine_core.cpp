@@ -4,6 +4,7 @@
 #include "quire/core/command_log.h"
 #include "quire/core/command_log_records.h"
 #include "quire/kv/paged_kv_manager.h"
+#include "quire/kv/vattention_kv_manager.h"
 #include "quire/sched/scheduler.h"
 
 namespace quire {
@@ -18,6 +19,13 @@ void record(CommandSink* sink, Put put, const Args&... args) {
   sink->append(out.bytes());
 }
 
+std::unique_ptr<KvManager> make_kv_manager(const CoreOptions& options, const CacheIdentity& identity) {
+  const auto cache = options.prefix_cache ? std::optional(identity) : std::nullopt;
+  if (options.is_vattention()) return std::make_unique<VAttentionKvManager>(options.vattention(), cache);
+  return std::make_unique<PagedKvManager>(options.num_blocks, options.block_size, cache,
+                                          TierOptions{options.kv_ram_frames, options.kv_files});
+}
+
 }  // namespace
 
 Result<std::unique_ptr<EngineCore>> EngineCore::create(const CoreOptions& options, CommandSink* sink,
@@ -27,11 +35,7 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(const CoreOptions& option
 }
 
 EngineCore::EngineCore(const CoreOptions& options, CommandSink* sink, const CacheIdentity& identity)
-    : sink_(sink),
-      kv_(std::make_unique<PagedKvManager>(options.num_blocks, options.block_size,
-                                           options.prefix_cache ? std::optional(identity) : std::nullopt,
-                                           TierOptions{options.kv_ram_frames, options.kv_files})),
-      scheduler_(std::make_unique<Scheduler>(options, *kv_)) {
+    : sink_(sink), kv_(make_kv_manager(options, identity)), scheduler_(std::make_unique<Scheduler>(options, *kv_)) {
   record(sink_, put_header, options);
 }
 

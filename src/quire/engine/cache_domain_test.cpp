@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "quire/engine/sha256_hasher.h"
 
@@ -27,12 +28,27 @@ TEST(Sha256Hasher, GivesTheStandardsDigests) {
   EXPECT_EQ(of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+TEST(ModelDigest, DependsOnEveryByteAndNotOnTheNumberOfThreads) {
+  const auto hasher = *Sha256Hasher::create();
+  std::vector<std::byte> file((std::size_t{9} << 20) + 5);  // three pieces
+  ThreadPool one(1), three(3);
+  const BlockKey whole = model_digest(*hasher, file, one);
+  EXPECT_EQ(model_digest(*hasher, file, three), whole);
+  for (std::size_t at : {std::size_t{0}, (std::size_t{4} << 20) - 1, std::size_t{4} << 20, file.size() - 1}) {
+    file[at] = std::byte{1};
+    EXPECT_NE(model_digest(*hasher, file, three), whole) << "byte " << at;
+    file[at] = std::byte{0};
+  }
+  file.pop_back();
+  EXPECT_NE(model_digest(*hasher, file, one), whole);
+}
+
 TEST(CacheDomain, EveryFieldCounts) {
   const auto hasher = *Sha256Hasher::create();
   const std::string model = "weights", same = "weights", other = "weightz";
   const attention::KvLayout layout{.num_layers = 2, .num_kv_heads = 3, .head_dim = 64, .block_size = 16};
   const auto digest = [&](const std::string& file, const attention::KvLayout& kv, bool reference) {
-    return domain_digest(*hasher, {std::as_bytes(std::span(file)), kv, reference});
+    return domain_digest(*hasher, {hasher->hash(std::as_bytes(std::span(file))), kv, reference});
   };
   const BlockKey plain = digest(model, layout, false);
   EXPECT_EQ(plain, digest(same, layout, false));

@@ -368,7 +368,7 @@ const ChatTemplate* Engine::chat_template() const {
 
 Submitted Engine::submit(GenerateRequest request, Callback callback) {
   State& state = *state_;
-  std::optional<Refusal> refusal = find_fault(request, state.loaded.info);
+  std::optional<Refusal> refusal = find_fault(request, state.loaded.info, state.core->kv());
   std::lock_guard lock(state.mutex);
   if (!refusal && !state.accepting) refusal = Refusal{Refusal::Kind::stopping, "the engine is shutting down", ""};
   if (!refusal && state.stats.waiting + state.unseen_submits >= state.max_waiting) {

@@ -18,6 +18,7 @@
 #include "quire/base/cpu.h"
 #include "quire/base/result.h"
 #include "quire/engine/request.h"
+#include "quire/model/repack_cache.h"
 
 namespace quire {
 class Tokenizer;
@@ -38,6 +39,7 @@ struct EngineOptions {
   std::int64_t max_waiting = 1024;       ///< requests in the queue; one more is refused
   std::string cpu_tier;                  ///< empty: the best; else as QUIRE_CPU
   bool prefix_cache = true;              ///< find and share prompt prefixes that were computed before
+  std::string repack_cache_dir;          ///< where packed weights are kept for the next start; empty: nowhere
   bool reference_arithmetic = false;     ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
   std::string command_log;               ///< a file to which the core's commands are written; empty: none
   std::function<void(double)> progress;  ///< the fraction loaded; from the opening thread
@@ -57,6 +59,9 @@ struct EngineInfo {
   std::string cpu_tier_why;
   std::string kv_type;
   std::int64_t block_size = 0, num_blocks = 0, kv_bytes_per_token = 0;
+  double load_seconds = 0;     ///< from open() to here
+  double weights_seconds = 0;  ///< of these: packing the weights, or mapping packed ones
+  model::RepackReport repack;  ///< where packed weights came from
   std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
   std::uint64_t free_memory_bytes = 0;  ///< when the engine was opened
   std::string kv_memory_why;            ///< how kv_bytes was chosen

@@ -1,6 +1,7 @@
 #include "quire/engine/loading.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "quire/base/checked.h"
@@ -15,6 +16,10 @@ namespace {
 /// Of the memory that is free once the weights are loaded, the share that the KV pool takes by default. The rest is for
 /// whatever else runs on the machine.
 constexpr std::uint64_t kKvShare = 4;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 Result<void> check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) {
   if (low <= value && value <= high) return {};
@@ -101,6 +106,7 @@ void touch(ThreadPool& pool, attention::KvStore& store) {
 }  // namespace
 
 Result<Loaded> load(const EngineOptions& options) {
+  const auto started = Clock::now();
   QUIRE_TRY_VOID(check(options));
   QUIRE_TRY(attention::KvType kv_type, attention::parse_kv_type(options.kv_type));
   QUIRE_TRY(CpuChoice cpu, choose_cpu_tier(options.cpu_tier));
@@ -133,13 +139,23 @@ Result<Loaded> load(const EngineOptions& options) {
   }
   const int threads = options.threads == 0 ? available_cores() : options.threads;
   loaded.pool = std::make_unique<ThreadPool>(threads);
-  QUIRE_TRY(loaded.model, model::Model::load(file, *loaded.pool,
-                                             {.tier = cpu.tier,
-                                              .max_context = info.context,
-                                              .max_batch_tokens = options.max_batch_tokens,
-                                              .max_logit_rows = std::min<std::int64_t>(options.max_batch_rows, 64),
-                                              .f32_weights = options.reference_arithmetic,
-                                              .progress = options.progress}));
+  std::optional<BlockKey> file_digest;
+  if (options.prefix_cache || !options.repack_cache_dir.empty()) {
+    QUIRE_TRY(loaded.hasher, Sha256Hasher::create());
+    file_digest = model_digest(*loaded.hasher, file.image(), *loaded.pool);
+  }
+  const auto weights_started = Clock::now();
+  QUIRE_TRY(loaded.model,
+            model::Model::load(file, *loaded.pool,
+                               {.tier = cpu.tier,
+                                .max_context = info.context,
+                                .max_batch_tokens = options.max_batch_tokens,
+                                .max_logit_rows = std::min<std::int64_t>(options.max_batch_rows, 64),
+                                .f32_weights = options.reference_arithmetic,
+                                .repack_cache = {options.repack_cache_dir, file_digest.value_or(BlockKey{}).bytes},
+                                .progress = options.progress}));
+  info.weights_seconds = seconds_since(weights_started);
+  info.repack = loaded.model->repack();
 
   const attention::KvLayout layout{
       .num_layers = config.num_layers,
@@ -152,8 +168,7 @@ Result<Loaded> load(const EngineOptions& options) {
   loaded.store = std::make_unique<attention::KvStore>(layout, info.num_blocks + 1);
   touch(*loaded.pool, *loaded.store);
   if (options.prefix_cache) {
-    QUIRE_TRY(loaded.hasher, Sha256Hasher::create());
-    loaded.cache_domain = domain_digest(*loaded.hasher, {file.image(), layout, options.reference_arithmetic});
+    loaded.cache_domain = domain_digest(*loaded.hasher, {*file_digest, layout, options.reference_arithmetic});
   }
   info.prefix_cache = options.prefix_cache;
 
@@ -174,6 +189,7 @@ Result<Loaded> load(const EngineOptions& options) {
   info.scratch_bytes = loaded.model->scratch_bytes();
   info.max_batch_tokens = options.max_batch_tokens;
   info.max_batch_rows = options.max_batch_rows;
+  info.load_seconds = seconds_since(started);
   return loaded;
 }
 

@@ -50,7 +50,7 @@ std::optional<Refusal> find_bad_branches(const GenerateRequest& request, const E
 
 }  // namespace
 
-std::optional<Refusal> find_fault(const GenerateRequest& request, const EngineInfo& info) {
+std::optional<Refusal> find_fault(const GenerateRequest& request, const EngineInfo& info, const KvManager& kv) {
   const std::int64_t vocab = info.vocab_size;
   const auto is_token = [vocab](TokenId token) { return token.value >= 0 && token.value < vocab; };
   if (request.prompt.empty()) return invalid("prompt", "the prompt is empty; wanted at least one token");
@@ -86,11 +86,9 @@ std::optional<Refusal> find_fault(const GenerateRequest& request, const EngineIn
             request.max_tokens ? cat("max_tokens is ", answer) : "one more must fit", ", together ", prompt + answer));
   }
   const std::int64_t branches = num_branches(request);
-  const std::int64_t blocks = blocks_needed(prompt, answer, branches, info.block_size);
-  if (blocks <= info.num_blocks) return std::nullopt;
-  const std::string more =
-      branches > 1 ? cat(" by each of ", branches, " branches, ", blocks, " blocks of ", info.block_size, " in all")
-                   : "";
+  const std::int64_t blocks = blocks_needed(kv, prompt, answer, branches);
+  if (prompt + answer <= pool && blocks <= info.num_blocks) return std::nullopt;
+  const std::string more = branches > 1 ? cat(" by each of ", branches, " branches, ", blocks, " blocks in all") : "";
   return invalid(prompt + 1 > pool ? "prompt" : "max_tokens",
                  cat("the KV cache holds ", pool, " tokens; the prompt has ", prompt, " and ",
                      request.max_tokens ? cat("max_tokens is ", answer) : "one more must fit", ", together ",

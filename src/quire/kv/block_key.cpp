@@ -51,4 +51,18 @@ std::vector<std::byte> block_key_message(const BlockKey& domain, std::string_vie
   return message;
 }
 
+void extend_chain(KeyChain& chain, const CacheIdentity& identity, std::size_t block_size,
+                  std::span<const TokenId> tokens) {
+  const auto hash = [&](const BlockKey* parent, std::span<const TokenId> block) {
+    const std::vector<std::byte> message = block_key_message(identity.domain, chain.salt, parent, block);
+    return identity.hasher ? identity.hasher->hash(message) : DigestHasher().hash(message);
+  };
+  if (!chain.has_root) chain.root = hash(nullptr, {});
+  chain.has_root = true;
+  while ((chain.keys.size() + 1) * block_size <= tokens.size()) {
+    const std::size_t block = chain.keys.size();
+    chain.keys.push_back(hash(&chain.parent_of(block), tokens.subspan(block * block_size, block_size)));
+  }
+}
+
 }  // namespace quire

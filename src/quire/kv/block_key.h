@@ -83,4 +83,8 @@ struct KeyChain {
   const BlockKey& parent_of(std::size_t block) const { return block == 0 ? root : keys[block - 1]; }
 };
 
+/// Fills in the keys of the full blocks of `tokens` that the chain lacks.
+void extend_chain(KeyChain& chain, const CacheIdentity& identity, std::size_t block_size,
+                  std::span<const TokenId> tokens);
+
 }  // namespace quire

@@ -64,6 +64,14 @@ struct TableEdit {
   friend bool operator==(const TableEdit&, const TableEdit&) = default;
 };
 
+/// vAttention: page-groups [group, group + count) are mapped at the indices [index, index + count) of a place, over
+/// what is mapped there; with the null block, the last `count` groups of the place, from `index` on, are unmapped.
+struct GroupMap {
+  std::int32_t place, index, count;
+  BlockId group;
+  friend bool operator==(const GroupMap&, const GroupMap&) = default;
+};
+
 /// The cached prefix of some tokens. Valid until the next commit_plan, fork, release or publish.
 struct PrefixHit {
   std::vector<BlockId> blocks;       ///< to be shared; null: to be loaded from `frames`
@@ -74,6 +82,7 @@ struct PrefixHit {
   std::int32_t num_tokens = 0;       ///< covered, the copied slots included
   std::int32_t num_idle_blocks = 0;  ///< of `blocks`: those that the hit takes from the free count, loaded ones too
   bool is_source_idle = false;       ///< copy_from too takes one from it, until the plan is committed
+  std::int32_t place = -1;           ///< vAttention: where all of it was found
 
   bool is_tail_keyed() const { return tail_frame != kNoFrame && !tail_is_kept; }
 
@@ -120,7 +129,11 @@ struct KvChanges {
   std::vector<BlockId> new_blocks;     ///< appended to tables; a KvReservation says which are whose
   std::vector<BlockCopy> copies;       ///< copy-on-write, and partly cached blocks
   std::vector<TableEdit> table_edits;  ///< copy-on-write: the copy takes the shared block's place
-  TierChanges tiers;                   ///< done before the copies
+
+  // vAttention, where a block is a page-group and a sequence has a place (kv/vattention_kv_manager.h).
+  std::vector<GroupMap> group_maps;  ///< before the copies, in the order of the list
+  std::vector<GroupMap> ahead_maps;  ///< for later steps: done by the beginning of the next plan
+  TierChanges tiers;                 ///< done before the copies
 };
 
 /// One plan_reserve, committed: new_blocks[offset, offset + count) are appended to the sequence's table.
@@ -128,6 +141,7 @@ struct KvReservation {
   SequenceId sequence;
   std::int32_t new_blocks_offset;
   std::int32_t num_new_blocks;
+  std::int32_t place = -1;  ///< vAttention: where the sequence lives, from its first reservation to its end
 };
 
 struct KvCapacity {
@@ -158,6 +172,13 @@ class KvManager {
 
   /// Blocks that a sequence of num_tokens, sharing nothing, holds.
   virtual std::int64_t blocks_for(std::int64_t num_tokens) const = 0;
+
+  /// Of these: blocks that a fork at num_tokens shares for good, because neither sequence will write into them. Both
+  /// never change for a manager, and may be asked for from any thread.
+  virtual std::int64_t whole_blocks(std::int64_t num_tokens) const = 0;
+
+  /// False: fork() must not be called.
+  virtual bool can_fork() const { return true; }
 
   /// Sequences that hold memory.
   virtual std::int32_t num_sequences() const = 0;

@@ -42,6 +42,7 @@ class PagedKvManager : public KvManager {
   KvCapacity capacity() const override;
   KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override;
+  std::int64_t whole_blocks(std::int64_t num_tokens) const override { return num_tokens / block_size_; }
   std::int32_t num_sequences() const override;
   std::int64_t reserved_tokens(SequenceId sequence) const override;
 

@@ -19,13 +19,7 @@ BlockKey PrefixIndex::hash(std::string_view salt, const BlockKey* parent, std::s
 }
 
 void PrefixIndex::extend(KeyChain& chain, std::span<const TokenId> tokens) const {
-  if (!chain.has_root) chain.root = hash(chain.salt, nullptr, {});
-  chain.has_root = true;
-  const auto size = static_cast<std::size_t>(block_size_);
-  while ((chain.keys.size() + 1) * size <= tokens.size()) {
-    const std::size_t block = chain.keys.size();
-    chain.keys.push_back(hash(chain.salt, &chain.parent_of(block), tokens.subspan(block * size, size)));
-  }
+  extend_chain(chain, identity_, static_cast<std::size_t>(block_size_), tokens);
 }
 
 // -- lookups --

@@ -149,6 +149,7 @@ void GgufFile::drop_pages(const GgufTensor& tensor) const {
 }
 
 std::uint32_t GgufFile::version() const { return state_->contents.version; }
+std::uint32_t GgufFile::alignment() const { return state_->contents.alignment; }
 std::uint64_t GgufFile::file_bytes() const { return state_->image.size(); }
 std::span<const std::byte> GgufFile::image() const { return state_->image; }
 std::span<const GgufKey> GgufFile::keys() const { return state_->contents.keys; }

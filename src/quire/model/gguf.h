@@ -45,6 +45,7 @@ using GgufValue = std::variant<std::int64_t, std::uint64_t, double, bool, std::s
 struct GgufKey {
   std::string_view name;
   GgufValue value;
+  std::string_view record;  ///< its bytes in the file: name, type and value
 };
 
 class GgufFile {
@@ -57,6 +58,7 @@ class GgufFile {
   ~GgufFile();
 
   std::uint32_t version() const;
+  std::uint32_t alignment() const;  ///< of tensors in the file
   std::uint64_t file_bytes() const;
   std::span<const std::byte> image() const;  ///< the whole file
   std::span<const GgufKey> keys() const;

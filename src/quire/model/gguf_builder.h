@@ -4,41 +4,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "quire/model/gguf_reader.h"
+#include "quire/model/gguf_writer.h"
 #include "quire/tensor/dtype.h"
 
 namespace quire::model {
-
-/// The number of a dtype in a GGUF file.
-inline std::uint32_t gguf_type_number(DType dtype) {
-  static constexpr std::uint32_t kNumbers[] = {0, 1, 30, 2, 3, 6, 7, 8, 12, 13, 14};
-  return kNumbers[static_cast<int>(dtype)];
-}
-
-/// Bytes in little-endian order, appended.
-class ByteWriter {
- public:
-  template <class T>
-  ByteWriter& number(T value) {
-    const char* bytes = reinterpret_cast<const char*>(&value);
-    out_.append(bytes, sizeof value);
-    return *this;
-  }
-  ByteWriter& string(std::string_view text) { return number<std::uint64_t>(text.size()), raw(text); }
-  ByteWriter& raw(std::string_view bytes) { return out_.append(bytes), *this; }
-  void pad_to(std::size_t multiple) { out_.resize((out_.size() + multiple - 1) / multiple * multiple); }
-  std::size_t size() const { return out_.size(); }
-  std::string take() { return std::move(out_); }
-
- private:
-  std::string out_;
-};
 
 /// One tensor as the file describes it.
 struct TensorEntry {
@@ -78,7 +54,7 @@ class GgufBuilder {
   /// A tensor with its data [row_bytes * rows], placed after the others.
   GgufBuilder& tensor(std::string_view name, std::vector<std::uint64_t> dims, DType dtype, std::string_view bytes) {
     data_.pad_to(alignment);
-    entries_.push_back({std::string(name), std::move(dims), gguf_type_number(dtype), data_.size()});
+    entries_.push_back({std::string(name), std::move(dims), gguf::type_number(dtype), data_.size()});
     data_.raw(bytes);
     return *this;
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "quire/base/check.h"
 #include "quire/base/checked.h"
 
 namespace quire::model::gguf {
@@ -114,6 +115,7 @@ class Reader {
     QUIRE_TRY_VOID(check_split());
     QUIRE_TRY_VOID(read_tensors());
     QUIRE_TRY_VOID(place_tensors());
+    contents_.alignment = static_cast<std::uint32_t>(alignment_);
     return std::move(contents_);
   }
 
@@ -181,7 +183,8 @@ class Reader {
       QUIRE_TRY(auto name, string(cat("the name of key ", i)));
       if (name.empty()) return fail("key ", i, " at byte ", at, ": found an empty name");
       QUIRE_TRY(auto value, read_value(cat("key ", quoted(name))));
-      contents_.keys.push_back({name, std::move(value)});
+      std::string_view record(reinterpret_cast<const char*>(image_.data()) + at, cursor_.offset() - at);
+      contents_.keys.push_back({name, std::move(value), record});
     }
     std::vector<std::string_view> names;
     names.reserve(contents_.keys.size());
@@ -466,6 +469,13 @@ class Reader {
 }  // namespace
 
 Result<Contents> read_contents(std::span<const std::byte> image) { return Reader(image).read(); }
+
+std::uint32_t type_number(DType dtype) {
+  const auto* known = std::find_if(std::begin(kTensorTypes), std::end(kTensorTypes),
+                                   [dtype](const TensorType& type) { return type.dtype == dtype; });
+  QUIRE_CHECK(known != std::end(kTensorTypes), info(dtype).name);
+  return known->number;
+}
 
 std::string quoted(std::string_view name) {
   constexpr std::size_t kMaxShown = 80;

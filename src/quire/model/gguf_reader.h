@@ -20,11 +20,15 @@ inline constexpr std::uint64_t kMinAlignment = 8, kMaxAlignment = 65536;
 
 struct Contents {
   std::uint32_t version = 0;
+  std::uint32_t alignment = 0;
   std::vector<GgufKey> keys;
   std::vector<GgufTensor> tensors;
 };
 
 Result<Contents> read_contents(std::span<const std::byte> image);
+
+/// The number of a format in a file.
+std::uint32_t type_number(DType dtype);
 
 /// A name from a file, in single quotes, made fit for a message.
 std::string quoted(std::string_view name);

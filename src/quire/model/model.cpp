@@ -61,6 +61,7 @@ Result<std::unique_ptr<Model>> Model::load(const GgufFile& file, ThreadPool& poo
   QUIRE_TRY_VOID(check_options(options, config));
   WeightsOptions weights_options;
   weights_options.format = options.f32_weights ? WeightFormat::f32 : WeightFormat::as_in_file;
+  weights_options.repack_cache = options.repack_cache;
   weights_options.progress = options.progress;
   QUIRE_TRY(auto weights, load_weights(file, config, pool, weights_options));
   try {
@@ -77,6 +78,7 @@ Result<std::unique_ptr<Model>> Model::load(const GgufFile& file, ThreadPool& poo
 }
 
 const ModelConfig& Model::config() const { return state_->config; }
+const RepackReport& Model::repack() const { return state_->weights.repack; }
 std::size_t Model::weight_bytes() const { return state_->weights.bytes(); }
 
 std::size_t Model::scratch_bytes() const {

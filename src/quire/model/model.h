@@ -17,6 +17,7 @@
 #include "quire/base/thread_pool.h"
 #include "quire/model/config.h"
 #include "quire/model/gguf.h"
+#include "quire/model/repack_cache.h"
 
 namespace quire::model {
 
@@ -26,6 +27,7 @@ struct LoadOptions {
   std::int64_t max_batch_tokens = 0;  ///< most tokens of one forward()
   std::int64_t max_logit_rows = 0;    ///< rows of logits computed at a time; more are done slice by slice
   bool f32_weights = false;           ///< decode all weights to f32 and use f32 activations: the reference arithmetic
+  RepackCache repack_cache;           ///< where packed weights are kept; not with f32_weights
   std::function<void(double)> progress;  ///< called with the fraction loaded, from the loading thread; may be empty
 };
 
@@ -58,8 +60,9 @@ class Model {
   ~Model();
 
   const ModelConfig& config() const;
-  std::size_t weight_bytes() const;   ///< packed weights
-  std::size_t scratch_bytes() const;  ///< activations, logits, tables
+  std::size_t weight_bytes() const;    ///< packed weights
+  const RepackReport& repack() const;  ///< where they came from
+  std::size_t scratch_bytes() const;   ///< activations, logits, tables
 
   /// Runs the step and writes its K and V into the store.
   ForwardOutput forward(ThreadPool& pool, attention::KvStore& store, const ForwardInput& input);

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "quire/model/gguf_reader.h"
+#include "quire/model/repack_file.h"
 #include "quire/quant/dequantize.h"
 
 namespace quire::model {
@@ -160,7 +161,51 @@ bool run_jobs(const GgufFile& file, std::span<const LoadPlan::Job> jobs, ThreadP
   return !out_of_memory;
 }
 
+std::vector<RepackEntry> repack_entries(std::span<const LoadPlan::Job> jobs) {
+  std::vector<RepackEntry> entries;
+  for (const auto& job : jobs)
+    entries.push_back({job.tensor->name, job.tensor->dtype, job.tensor->rows(), job.tensor->cols()});
+  return entries;
+}
+
+/// True if all matrices were found there.
+bool map_packed(const GgufFile& file, std::span<const LoadPlan::Job> jobs, const RepackCache& cache, ThreadPool& pool,
+                RepackReport& report) {
+  auto found = RepackFile::open(report.path, cache.digest, repack_entries(jobs), pool);
+  if (!found.ok()) report.note = cat("ignored ", report.path, ": ", found.error().message);
+  if (!found.ok() || !*found) return false;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    *jobs[i].target = (*found)->matrix(i);
+    file.drop_pages(*jobs[i].tensor);
+  }
+  report.outcome = RepackReport::Outcome::used;
+  return true;
+}
+
+void keep_packed(std::span<const LoadPlan::Job> jobs, const RepackCache& cache, ThreadPool& pool,
+                 RepackReport& report) {
+  std::vector<const PackedMatrix*> matrices;
+  for (const auto& job : jobs) matrices.push_back(job.target);
+  const auto made = make_directory(cache.dir);
+  const auto written =
+      made.ok() ? RepackFile::write(report.path, cache.digest, repack_entries(jobs), matrices, pool) : made;
+  report.outcome = written.ok() ? RepackReport::Outcome::written : RepackReport::Outcome::not_written;
+  if (written.ok()) return;
+  if (!report.note.empty()) report.note += "; ";
+  report.note += cat("could not write ", report.path, ": ", written.error().message);
+}
+
 }  // namespace
+
+std::string repack_path(const RepackCache& cache) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string name;
+  for (std::byte byte : std::span(cache.digest).first(16)) {
+    name += kHex[std::to_integer<int>(byte) >> 4];
+    name += kHex[std::to_integer<int>(byte) & 15];
+  }
+  return cat(cache.dir, cache.dir.ends_with('/') ? "" : "/", name, ".strips");
+}
 
 std::size_t Weights::bytes() const {
   std::size_t total = embedding.bytes() + output.bytes() + output_norm.size() * sizeof(float);
@@ -181,10 +226,17 @@ Result<Weights> load_weights(const GgufFile& file, const ModelConfig& config, Th
   Weights weights;
   LoadPlan plan(file);
   QUIRE_TRY_VOID(plan_model(plan, config, weights));
-  auto jobs = plan.take_jobs();
+  const auto jobs = plan.take_jobs();
+  const bool keeps = !options.repack_cache.dir.empty() && options.format == WeightFormat::as_in_file;
+  if (keeps) weights.repack.path = repack_path(options.repack_cache);
+  if (keeps && map_packed(file, jobs, options.repack_cache, pool, weights.repack)) {
+    if (options.progress) options.progress(1.0);
+    return weights;
+  }
   if (!run_jobs(file, jobs, pool, options)) {
     return fail("not enough memory to load the weights (", file.file_bytes(), " bytes in the file)");
   }
+  if (keeps) keep_packed(jobs, options.repack_cache, pool, weights.repack);
   if (options.progress) options.progress(1.0);
   return weights;
 }

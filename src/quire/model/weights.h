@@ -9,6 +9,7 @@
 #include "quire/base/thread_pool.h"
 #include "quire/model/config.h"
 #include "quire/model/gguf.h"
+#include "quire/model/repack_cache.h"
 #include "quire/quant/packed_matrix.h"
 
 namespace quire::model {
@@ -31,6 +32,7 @@ struct Weights {
   quant::PackedMatrix output;      ///< [vocab, hidden]; empty if tied to the embedding
   std::vector<float> output_norm;  ///< [hidden]
   std::vector<LayerWeights> layers;
+  RepackReport repack;
 
   const quant::PackedMatrix& output_head() const { return output.rows() > 0 ? output : embedding; }
   std::size_t bytes() const;
@@ -40,11 +42,13 @@ enum class WeightFormat { as_in_file, f32 };
 
 struct WeightsOptions {
   WeightFormat format = WeightFormat::as_in_file;
+  RepackCache repack_cache;              ///< of as_in_file
   std::function<void(double)> progress;  ///< may be empty; called on the calling thread
 };
 
-/// Packs all tensors of the file, in parallel. A tensor that is missing, of another shape than the configuration says,
-/// or not part of the family is an error that names it: nothing in a file is left out silently.
+/// Packs all tensors of the file, in parallel, or maps them as an earlier start packed them. A tensor that is missing,
+/// of another shape than the configuration says, or not part of the family is an error that names it: nothing in a file
+/// is left out silently.
 Result<Weights> load_weights(const GgufFile& file, const ModelConfig& config, ThreadPool& pool,
                              const WeightsOptions& options);
 

@@ -18,11 +18,16 @@
 //
 // Float formats: [cols][16 rows], padded to 64 bytes.
 //
+// kPackedLayoutVersion is raised whenever a byte of any format moves: packed matrices are also kept in files
+// (model/repack_file.h). packed_matrix_test.cpp notices.
+//
 // Included by kernels: nothing here may emit code.
 
 #include <cstdint>
 
 namespace quire::quant {
+
+inline constexpr std::uint32_t kPackedLayoutVersion = 1;
 
 struct PackedLayout {
   int groups_per_block;

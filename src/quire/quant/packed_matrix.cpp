@@ -1,6 +1,7 @@
 #include "quire/quant/packed_matrix.h"
 
 #include <cstring>
+#include <utility>
 
 #include "quire/base/check.h"
 #include "quire/base/checked.h"
@@ -96,6 +97,23 @@ std::int64_t strip_size(DType dtype, std::int64_t cols) {
 
 }  // namespace
 
+PackedMatrix PackedMatrix::view(DType dtype, std::int64_t rows, std::int64_t cols, const std::byte* data,
+                                std::shared_ptr<const void> owner) {
+  QUIRE_CHECK(reinterpret_cast<std::uintptr_t>(data) % 64 == 0, "packed data off a 64-byte boundary");
+  PackedMatrix out;
+  out.dtype_ = dtype;
+  out.rows_ = rows;
+  out.cols_ = cols;
+  out.strip_bytes_ = strip_size(dtype, cols);
+  out.data_ = data;
+  out.owner_ = std::move(owner);
+  return out;
+}
+
+std::size_t PackedMatrix::packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols) {
+  return static_cast<std::size_t>(ceil_div(rows, std::int64_t{kStripRows}) * strip_size(dtype, cols));
+}
+
 PackedMatrix PackedMatrix::pack(DType dtype, std::int64_t rows, std::int64_t cols, const std::byte* source) {
   QUIRE_CHECK(rows > 0 && cols > 0 && cols % info(dtype).block_elements == 0, info(dtype).name, " ", rows, " x ", cols);
   PackedMatrix out;
@@ -103,12 +121,13 @@ PackedMatrix PackedMatrix::pack(DType dtype, std::int64_t rows, std::int64_t col
   out.rows_ = rows;
   out.cols_ = cols;
   out.strip_bytes_ = strip_size(dtype, cols);
-  out.data_ = AlignedBuffer(static_cast<std::size_t>(out.num_strips() * out.strip_bytes_));
+  out.memory_ = AlignedBuffer(out.bytes());
+  out.data_ = out.memory_.data();
   for (std::int64_t index = 0; index < out.num_strips(); ++index) {
     std::int64_t first = index * kStripRows;
     std::int64_t count = rows - first < kStripRows ? rows - first : kStripRows;
     const std::byte* from = source + first * row_bytes(dtype, cols);
-    std::byte* strip = out.data_.data() + index * out.strip_bytes_;
+    std::byte* strip = out.memory_.data() + index * out.strip_bytes_;
     if (is_quantized(dtype)) {
       pack_quantized_strip(dtype, count, cols, from, reinterpret_cast<std::uint8_t*>(strip));
     } else if (dtype == DType::f32) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "quire/base/hash.h"
 #include "quire/quant/group_codes.h"
+#include "quire/quant/packed_layout.h"
 #include "quire/quant/random_weights.h"
 
 namespace quire::quant {
@@ -74,6 +76,36 @@ TEST_P(PackedMatrixOfFormat, PaddingRowsAreZero) {
       for (int code : codes.code) ASSERT_EQ(code, 0);
     }
   }
+}
+
+TEST_P(PackedMatrixOfFormat, AViewOfPackedBytesIsTheSameMatrix) {
+  auto source = random_weights(GetParam(), 33, 256, ScaleKind::usual, 3);
+  PackedMatrix packed = PackedMatrix::pack(GetParam(), 33, 256, source.data());
+  EXPECT_EQ(PackedMatrix::packed_bytes(GetParam(), 33, 256), packed.bytes());
+  auto owner = std::make_shared<AlignedBuffer>(packed.bytes());
+  std::memcpy(owner->data(), packed.strip(0), packed.bytes());
+  const std::weak_ptr<AlignedBuffer> watched = owner;
+  {
+    PackedMatrix view = PackedMatrix::view(GetParam(), 33, 256, owner->data(), owner);
+    owner.reset();
+    EXPECT_EQ(view.bytes(), packed.bytes());
+    EXPECT_EQ(view.strip_bytes(), packed.strip_bytes());
+    EXPECT_EQ(std::memcmp(view.strip(2), packed.strip(2), static_cast<std::size_t>(view.strip_bytes())), 0);
+    EXPECT_FALSE(watched.expired());
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
+// Packed matrices are kept in files: whoever moves a byte raises kPackedLayoutVersion and changes the digest with it.
+TEST(PackedLayout, IsThatOfItsVersion) {
+  Digest digest;
+  for (DType dtype : kAllDTypes) {
+    auto source = random_weights(dtype, 33, 768, ScaleKind::usual, 3);
+    PackedMatrix packed = PackedMatrix::pack(dtype, 33, 768, source.data());
+    digest.add_bytes({packed.strip(0), packed.bytes()});
+  }
+  EXPECT_EQ(kPackedLayoutVersion, 1u);
+  EXPECT_EQ(digest.value(), 1738581622924572603u);
 }
 
 }  // namespace

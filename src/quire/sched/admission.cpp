@@ -72,19 +72,19 @@ std::optional<Refusal> Scheduler::find_shortage(const CoreRequest& request, Refu
   if (branches > max_running_rows_)
     return bad_request(cat("the request has ", branches, " branches, but a step has at most ", max_running_rows_,
                            " rows (max_rows is ", options_.max_rows, ", token_budget ", options_.token_budget, ")"));
-  const std::int64_t num_blocks =
-      blocks_needed(refusal.prompt_tokens, refusal.max_tokens, branches, options_.block_size);
-  if (num_blocks <= options_.num_blocks) return std::nullopt;
+  if (branches > 1 && !kv_.can_fork())
+    return bad_request(cat("the request has ", branches, " branches, but this KV memory cannot be shared"));
+  const std::int64_t num_blocks = blocks_needed(kv_, refusal.prompt_tokens, refusal.max_tokens, branches);
+  if (refusal.needed_tokens <= options_.pool_tokens() && num_blocks <= kv_.capacity().num_blocks) return std::nullopt;
   refusal.reason = Refusal::Reason::exceeds_pool;
   refusal.limit_tokens = options_.pool_tokens();
-  const std::string pool = cat("the whole KV pool holds ", refusal.limit_tokens, " tokens (", options_.num_blocks,
-                               " blocks of ", options_.block_size, ")");
+  const std::string pool =
+      cat("the whole KV pool holds ", refusal.limit_tokens, " tokens (", options_.pool_text(), ")");
   if (branches == 1) {
     refusal.message = cat(needed_text(request, refusal.needed_tokens), ", but ", pool);
   } else {
     refusal.message = cat(needed_text(request, refusal.needed_tokens), " by each of ", branches, " branches, ",
                           num_blocks, " blocks in all, but ", pool);
-    refusal.needed_tokens = num_blocks * options_.block_size;
   }
   return refusal;
 }

@@ -17,6 +17,15 @@ void add_row(Digest& digest, const PlanRow& row) {
   digest.add(pack(row.num_new_blocks, row.logits_begin));
   digest.add(pack(row.branch, row.num_outputs));
   digest.add(std::uint64_t{row.ranked} << 2 | std::uint64_t{row.samples} << 1 | std::uint64_t{row.is_prefill});
+  digest.add(static_cast<std::uint32_t>(row.place));
+}
+
+void add_maps(Digest& digest, const std::vector<GroupMap>& maps) {
+  digest.add(maps.size());
+  for (const GroupMap& map : maps) {
+    digest.add(pack(map.place, map.index));
+    digest.add(pack(map.count, static_cast<std::int32_t>(map.group.value)));
+  }
 }
 
 }  // namespace
@@ -37,6 +46,8 @@ std::uint64_t BatchPlan::digest() const {
     digest.add(edit.sequence.value);
     digest.add(std::uint64_t{edit.block.value} << 32 | static_cast<std::uint32_t>(edit.index));
   }
+  add_maps(digest, group_maps);
+  add_maps(digest, ahead_maps);
   digest.add(forks.size());
   for (const SequenceFork& fork : forks) {
     digest.add(fork.parent.value);
@@ -56,6 +67,8 @@ void BatchPlan::clear() {
   new_blocks.clear();
   copies.clear();
   table_edits.clear();
+  group_maps.clear();
+  ahead_maps.clear();
   forks.clear();
   dropped.clear();
   tiers.clear();

@@ -12,14 +12,19 @@
 //                    matter
 //   7. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
 //
+// With the vAttention manager there are no tables: a row says in which place its sequence lives, new_blocks and
+// table_edits are empty, and group_maps are done in step 3, in the order of the list, once the ahead_maps of the plan
+// before are done. The copies then are of page-groups. ahead_maps may be done at any time before the next plan.
+//
 // Invariants:
 //  B1  a sequence has at most one row; its begin is where its last row ended, a forked one's where it was forked. A new
 //      sequence's is 0, or the number of positions whose K and V it finds in its first new blocks: shared ones, then at
 //      most one that a copy fills
 //  B2  rows' tokens lie one after another in `tokens`, rows' new blocks in `new_blocks`
-//  B3  after step 4 a row's table has ceil((begin + num_tokens) / block_size) entries
-//  B4  no two rows write the same slot; no row writes into a block that another sequence's table names, or whose
-//      content another sequence may still find
+//  B3  after step 4 a row's table has ceil((begin + num_tokens) / block_size) entries; a place has the groups of
+//      (begin + num_tokens) tokens (kv/page_groups.h) and no two sequences have one place
+//  B4  no two rows write the same slot; no row writes into a block that another sequence's table (or place) names, or
+//      whose content another sequence may still find
 //  B5  decodes come first, then prefill chunks
 
 #include <cstdint>
@@ -45,6 +50,7 @@ struct PlanRow {
   std::int32_t branch = 0;       ///< whose token is drawn; of a beam, its rank. The row with the prompt's last position
                                  ///< has branch 0 and, if it samples, outputs for all branches
   std::int32_t num_outputs = 1;  ///< if it samples: 1, or so many as RowResult::candidates says
+  std::int32_t place = -1;       ///< vAttention: where the sequence lives, the same in all its rows
 
   std::int32_t end() const { return begin + num_tokens; }
   std::int32_t first_logits() const { return logits_begin > begin ? logits_begin : begin; }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "quire/base/checked.h"
-
 namespace quire {
 namespace {
 
@@ -19,16 +17,23 @@ std::int32_t num_branches(const CoreRequest& request) {
   return request.beams ? request.beams->width : request.num_branches;
 }
 
-std::int64_t blocks_needed(std::int64_t prompt_tokens, std::int64_t max_tokens, std::int64_t num_branches,
-                           std::int64_t block_size) {
+std::int64_t blocks_needed(const KvManager& kv, std::int64_t prompt_tokens, std::int64_t max_tokens,
+                           std::int64_t num_branches) {
   if (max_tokens == 0) num_branches = 1;
-  return prompt_tokens / block_size + num_branches * ceil_div(prompt_tokens % block_size + max_tokens, block_size);
+  const std::int64_t shared = kv.whole_blocks(prompt_tokens);
+  return shared + num_branches * (kv.blocks_for(prompt_tokens + max_tokens) - shared);
 }
 
-std::int64_t tokens_that_fit(const CoreOptions& options, std::int64_t prompt_tokens, std::int64_t num_branches) {
-  const std::int64_t size = options.block_size;
-  const std::int64_t own_blocks = (options.num_blocks - prompt_tokens / size) / num_branches;
-  return std::min(options.context_tokens - prompt_tokens, own_blocks * size - prompt_tokens % size);
+std::int64_t tokens_that_fit(const CoreOptions& options, const KvManager& kv, std::int64_t prompt_tokens,
+                             std::int64_t num_branches) {
+  std::int64_t fits = 0;
+  std::int64_t too_many = std::min<std::int64_t>(options.context_tokens, options.pool_tokens()) - prompt_tokens + 1;
+  while (fits + 1 < too_many) {
+    const std::int64_t middle = fits + (too_many - fits) / 2;
+    const std::int64_t need = blocks_needed(kv, prompt_tokens, middle, num_branches);
+    (need <= kv.capacity().num_blocks ? fits : too_many) = middle;
+  }
+  return fits;
 }
 
 bool LiveRequest::is_stop_token(TokenId token) const {
@@ -44,30 +49,26 @@ std::int32_t LiveRequest::num_outputs() const {
   return has_forked ? 1 : num_branches;
 }
 
-std::int64_t LiveRequest::largest_need(std::int32_t block_size) const {
-  return blocks_needed(view.prompt_tokens, max_tokens, num_branches, block_size);
-}
-
-std::int64_t LiveRequest::blocks_to_take(std::int32_t block_size) const {
+std::int64_t LiveRequest::blocks_to_take(const KvManager& kv) const {
   std::int64_t num_blocks = 0;
   for (const auto& branch : branches) {
-    const std::int64_t num_held =
-        branch->memory ? ceil_div(branch->computed, block_size) : branch->fork_at / block_size;
-    num_blocks += ceil_div(branch->num_tokens(), block_size) - num_held + (branch->copies_tail ? 1 : 0);
+    const std::int64_t num_held = branch->memory ? kv.blocks_for(branch->computed) : kv.whole_blocks(branch->fork_at);
+    num_blocks += kv.blocks_for(branch->num_tokens()) - num_held + branch->tail_copies;
   }
-  // The first fork: all branches but one copy the prompt's unfilled block.
-  if (!has_forked && max_tokens > 0 && view.prompt_tokens % block_size != 0) num_blocks += num_branches - 1;
+  // The first fork: all branches but one copy what the prompt leaves unfilled.
+  if (!has_forked && max_tokens > 0)
+    num_blocks += (num_branches - 1) * (kv.blocks_for(view.prompt_tokens) - prompt_blocks);
   return num_blocks;
 }
 
-std::int64_t LiveRequest::blocks_held(std::int32_t block_size) const {
+std::int64_t LiveRequest::blocks_held(const KvManager& kv) const {
   std::int64_t num_blocks = 0;
   std::int64_t num_holders = 0;
   for (const auto& branch : branches) {
-    num_blocks += ceil_div(branch->computed, block_size);
+    num_blocks += kv.blocks_for(branch->computed);
     num_holders += branch->memory ? 1 : 0;
   }
-  return num_holders < 2 ? num_blocks : num_blocks - (num_holders - 1) * (view.prompt_tokens / block_size);
+  return num_holders < 2 ? num_blocks : num_blocks - (num_holders - 1) * prompt_blocks;
 }
 
 bool LiveRequest::is_decode(const Branch& branch) const {

@@ -37,7 +37,7 @@ struct Branch {
   std::int32_t ever_computed = 0;    ///< the largest `computed` so far
   std::optional<SequenceId> memory;  ///< its sequence, while it has memory
   KeyChain chain;                    ///< of `tokens`, for the prefix cache
-  bool copies_tail = false;          ///< has forked within a block and not written since: it may need a copy of it
+  std::int64_t tail_copies = 0;      ///< blocks that it has forked within and not written since: it may copy them
 
   // Without memory in a request that has forked:
   const Branch* source = nullptr;  ///< whose table it will begin with; null: it starts by itself
@@ -60,7 +60,9 @@ struct LiveRequest {
   std::vector<TokenId> stop_tokens;  ///< sorted, each once
   std::int32_t max_tokens = 0;       ///< of each branch; resolved
   std::int32_t min_tokens = 0;
-  std::int32_t num_branches = 1;  ///< at most at a time: as asked for, or the beam width
+  std::int32_t num_branches = 1;   ///< at most at a time: as asked for, or the beam width
+  std::int64_t prompt_blocks = 0;  ///< whole ones, which the branches share
+  std::int64_t largest_need = 0;   ///< blocks_needed()
   std::optional<BeamSearch> search;
   bool has_forked = false;                        ///< its branches are more than a promise; true from the start for one
   std::vector<std::unique_ptr<Branch>> branches;  ///< live ones, by index; not empty
@@ -78,12 +80,10 @@ struct LiveRequest {
   std::int32_t rows() const;
   /// Of a row that samples.
   std::int32_t num_outputs() const;
-  /// Blocks that it may ever hold: floor(P / B) of the prompt that all share, and for each branch those behind.
-  std::int64_t largest_need(std::int32_t block_size) const;
   /// Blocks that it has still to take to have all its tokens computed. A forked one's shared blocks are not counted.
-  std::int64_t blocks_to_take(std::int32_t block_size) const;
-  /// Table entries; those in the prompt's full blocks, which the branches share, once.
-  std::int64_t blocks_held(std::int32_t block_size) const;
+  std::int64_t blocks_to_take(const KvManager& kv) const;
+  /// Table entries; those in the prompt's whole blocks, which the branches share, once.
+  std::int64_t blocks_held(const KvManager& kv) const;
 
   /// The branch's next row is one token at its end. Beams go on together: while one of them still recomputes, the
   /// others wait with their last token.
@@ -99,11 +99,13 @@ struct LiveRequest {
 /// Branches that the request may have at a time.
 std::int32_t num_branches(const CoreRequest& request);
 
-/// The blocks that all branches of a request may need, with floor(P / B) of them shared.
-std::int64_t blocks_needed(std::int64_t prompt_tokens, std::int64_t max_tokens, std::int64_t num_branches,
-                           std::int64_t block_size);
+/// The blocks that a request may ever hold: the prompt's whole ones, which its branches share, and for each branch
+/// those behind. From any thread.
+std::int64_t blocks_needed(const KvManager& kv, std::int64_t prompt_tokens, std::int64_t max_tokens,
+                           std::int64_t num_branches);
 
-/// The largest max_tokens with which a request fits the pool and the context; less than 1 if none does.
-std::int64_t tokens_that_fit(const CoreOptions& options, std::int64_t prompt_tokens, std::int64_t num_branches);
+/// The largest max_tokens with which it fits the pool and the context; less than 1 if none does.
+std::int64_t tokens_that_fit(const CoreOptions& options, const KvManager& kv, std::int64_t prompt_tokens,
+                             std::int64_t num_branches);
 
 }  // namespace quire

@@ -1,5 +1,6 @@
 #include "quire/sched/options.h"
 
+#include "quire/base/cat.h"
 #include "quire/kv/paged_kv_manager.h"
 #include "quire/sched/policy.h"
 #include "quire/sched/preemption.h"
@@ -31,7 +32,53 @@ Result<void> check_tiers(const CoreOptions& options) {
   return {};
 }
 
+/// So that no product of tokens and bytes overflows.
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 32;
+
+/// Of vattention; some 100 bytes each.
+constexpr std::int64_t kMaxPlaces = 1 << 20;
+
+Result<void> check_bytes(const char* name, std::int64_t value) {
+  if (value < 1 || value > kMaxBytes) return fail("option ", name, " is ", value, "; 1 to ", kMaxBytes, " are allowed");
+  return {};
+}
+
+Result<void> check_kv_manager(const CoreOptions& options) {
+  if (options.kv_manager == "paged") return {};
+  if (!options.is_vattention())
+    return fail("option kv_manager is '", options.kv_manager, "'; it must be paged or vattention");
+  if (options.block_size != kKvTileTokens)
+    return fail("option block_size is ", options.block_size, "; with vattention it must be ", kKvTileTokens);
+  if (options.kv_ram_frames > 0)
+    return fail("option kv_ram_frames is ", options.kv_ram_frames, "; vattention has no tiers: it must be 0");
+  QUIRE_TRY_VOID(check_bytes("tile_bytes", options.tile_bytes));
+  QUIRE_TRY_VOID(check_bytes("page_group_bytes", options.page_group_bytes));
+  QUIRE_TRY_VOID(check_at_least_one("num_kv_tensors", options.num_kv_tensors));
+  QUIRE_TRY_VOID(check_at_least_one("max_mappings", options.max_mappings));
+  if (options.num_idle_places < 0 || std::int64_t{options.max_rows} + options.num_idle_places > kMaxPlaces)
+    return fail("options max_rows and num_idle_places are ", options.max_rows, " and ", options.num_idle_places,
+                "; together at most ", kMaxPlaces, " are allowed");
+  const std::int64_t most = most_groups(options.vattention());
+  if (options.num_blocks > most)
+    return fail("option num_blocks is ", options.num_blocks, " page-groups; with ", options.max_mappings,
+                " mappings at most ", most, " are possible: take larger page-groups");
+  return {};
+}
+
 }  // namespace
+
+VAttentionOptions CoreOptions::vattention() const {
+  return {page_groups(), num_blocks, max_rows + num_idle_places, context_tokens, max_mappings};
+}
+
+std::int64_t CoreOptions::pool_tokens() const {
+  return is_vattention() ? page_groups().tokens_in(num_blocks) : std::int64_t{block_size} * num_blocks;
+}
+
+std::string CoreOptions::pool_text() const {
+  if (is_vattention()) return cat(num_blocks, " page-groups of ", page_groups().growth_bytes(), " bytes");
+  return cat(num_blocks, " blocks of ", block_size);
+}
 
 Result<void> check_options(const CoreOptions& options) {
   if (!is_block_size(options.block_size))
@@ -47,6 +94,7 @@ Result<void> check_options(const CoreOptions& options) {
   QUIRE_TRY_VOID(check_at_least_one("ageing_steps", options.ageing_steps));
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return fail("option ", policy.error().message);
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return fail("option ", policy.error().message);
+  QUIRE_TRY_VOID(check_kv_manager(options));
   return check_tiers(options);
 }
 

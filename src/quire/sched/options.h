@@ -5,6 +5,7 @@
 #include <string>
 
 #include "quire/base/result.h"
+#include "quire/kv/vattention_kv_manager.h"
 
 namespace quire {
 
@@ -22,6 +23,15 @@ struct CoreOptions {
   std::string victim_policy = "latest-arrived";  ///< sched/policy.h
   bool prefix_cache = false;                     ///< find prefixes that were computed before; see kv/kv_manager.h
 
+  std::string kv_manager = "paged";  ///< paged, or vattention (kv/vattention_kv_manager.h)
+
+  // For vattention, where num_blocks are page-groups and block_size is that of keys: kKvTileTokens.
+  std::int64_t tile_bytes = 0;         ///< of kKvTileTokens tokens, in one tensor; >= 1
+  std::int64_t page_group_bytes = 0;   ///< in one tensor; >= 1
+  std::int32_t num_kv_tensors = 1;     ///< that grow together; >= 1
+  std::int32_t max_mappings = 64'000;  ///< of the process; the pool must be possible within them
+  std::int32_t num_idle_places = 256;  ///< places beyond max_rows, for what ended sequences leave
+
   // Tiers behind the pool (kv/kv_tiers.h); they need the prefix cache.
   std::int32_t kv_ram_frames = 0;     ///< blocks that the RAM tier holds; 0: none
   bool kv_files = false;              ///< block files behind the RAM tier
@@ -29,7 +39,13 @@ struct CoreOptions {
   std::int64_t copy_block_ns = 0;     ///< rates for "auto", measured once: a block to RAM and back;
   std::int64_t compute_token_ns = 0;  ///< a token computed again. Either 0: unknown
 
-  std::int64_t pool_tokens() const { return std::int64_t{block_size} * num_blocks; }
+  bool is_vattention() const { return kv_manager == "vattention"; }
+  PageGroupGeometry page_groups() const { return {tile_bytes, page_group_bytes, num_kv_tensors}; }
+  VAttentionOptions vattention() const;
+  /// Longest sequence that the pool can hold.
+  std::int64_t pool_tokens() const;
+  /// The pool in words: "4 blocks of 16".
+  std::string pool_text() const;
 };
 
 /// The first option out of range, by name, with its value and what is allowed.

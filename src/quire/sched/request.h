@@ -74,13 +74,14 @@ struct Refusal {
     bad_request,      ///< a field makes no sense; the message names it
     duplicate_id,     ///< a live request has this id
     exceeds_context,  ///< needed_tokens > limit_tokens, the context of the model
-    exceeds_pool,     ///< needed_tokens > limit_tokens, what the whole KV pool holds
+    exceeds_pool,  ///< needed_tokens > limit_tokens, what the whole KV pool holds; or all branches together need more
+                   ///< blocks
   };
   Reason reason;
   std::string message;  ///< names the numbers
   std::int64_t prompt_tokens = 0;
   std::int64_t max_tokens = 0;     ///< as asked; 1 where unset, since one token must fit
-  std::int64_t needed_tokens = 0;  ///< prompt_tokens + max_tokens; with several branches, what the blocks needed hold
+  std::int64_t needed_tokens = 0;  ///< prompt_tokens + max_tokens, by each branch
   std::int64_t limit_tokens = 0;
 };
 

@@ -186,6 +186,7 @@ BatchPlan some_plan() {
   plan.new_blocks = {BlockId{5}};
   plan.copies = {{BlockId{1}, BlockId{2}}};
   plan.table_edits = {{SequenceId{1}, 0, BlockId{2}}};
+  plan.group_maps = {{1, 2, 3, BlockId{4}}};
   plan.dropped = {SequenceId{8}};
   return plan;
 }
@@ -200,6 +201,7 @@ TEST(BatchPlan, TheDigestCoversEveryField) {
       [](BatchPlan& p) { p.rows[0].token_offset = 1; },
       [](BatchPlan& p) { p.rows[0].new_blocks_offset = 1; },
       [](BatchPlan& p) { p.rows[0].num_new_blocks = 0; },
+      [](BatchPlan& p) { p.rows[0].place = 0; },
       [](BatchPlan& p) { p.rows[0].logits_begin = 0; },
       [](BatchPlan& p) { p.rows[0].samples = false; },
       [](BatchPlan& p) { p.rows[0].is_prefill = true; },
@@ -212,6 +214,11 @@ TEST(BatchPlan, TheDigestCoversEveryField) {
       [](BatchPlan& p) { p.table_edits[0].sequence.value = 2; },
       [](BatchPlan& p) { p.table_edits[0].index = 1; },
       [](BatchPlan& p) { p.table_edits[0].block.value = 3; },
+      [](BatchPlan& p) { p.group_maps[0].place = 9; },
+      [](BatchPlan& p) { p.group_maps[0].index = 9; },
+      [](BatchPlan& p) { p.group_maps[0].count = 9; },
+      [](BatchPlan& p) { p.group_maps[0].group.value = 9; },
+      [](BatchPlan& p) { std::swap(p.group_maps, p.ahead_maps); },
       [](BatchPlan& p) { p.dropped[0].value = 9; },
       [](BatchPlan& p) { p.dropped.clear(); },
       [](BatchPlan& p) {
@@ -253,7 +260,7 @@ TEST(BatchPlan, TheDigestCoversEveryField) {
     EXPECT_TRUE(digests.insert(plan.digest()).second);
   }
   EXPECT_EQ(some_plan().digest(), some_plan().digest());
-  EXPECT_EQ(some_plan().digest(), 13295162214060999499u) << "the digest of this plan is the same on every machine";
+  EXPECT_EQ(some_plan().digest(), 15419591216393558965u) << "the digest of this plan is the same on every machine";
 }
 
 TEST(BatchPlan, ClearEmptiesEverything) {

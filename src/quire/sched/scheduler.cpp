@@ -79,8 +79,10 @@ std::optional<Refusal> Scheduler::submit(CoreRequest request) {
   live->stop_tokens.erase(std::unique(live->stop_tokens.begin(), live->stop_tokens.end()), live->stop_tokens.end());
   live->num_branches = num_branches(request);
   live->max_tokens = request.max_tokens.value_or(
-      static_cast<std::int32_t>(tokens_that_fit(options_, prompt_tokens, live->num_branches)));
+      static_cast<std::int32_t>(tokens_that_fit(options_, kv_, prompt_tokens, live->num_branches)));
   live->min_tokens = request.min_tokens;
+  live->prompt_blocks = kv_.whole_blocks(prompt_tokens);
+  live->largest_need = blocks_needed(kv_, prompt_tokens, live->max_tokens, live->num_branches);
   live->has_forked = live->num_branches == 1 && !request.beams;
   if (request.beams)
     live->search.emplace(*request.beams, BeamSearch::Limits{live->max_tokens, live->min_tokens, live->stop_tokens});
@@ -225,17 +227,17 @@ void Scheduler::collect_prefills() {
 /// cache has more than its source will have. That one may find the prompt's blocks in other places than its siblings
 /// have them, so there must be room for that even if the request were at its largest; an exempt one does not look.
 void Scheduler::collect_starts(LiveRequest& request) {
-  const std::int64_t prompt_blocks = request.view.prompt_tokens / options_.block_size;
-  std::int64_t room = kv_.capacity().num_blocks - request.largest_need(options_.block_size);
-  room -= request.num_apart * prompt_blocks;
+  std::int64_t room = kv_.capacity().num_blocks - request.largest_need;
+  room -= request.num_apart * request.prompt_blocks;
   for (const auto& branch : request.branches) {
     if (branch->memory) continue;
-    const bool may_look = !request.search && !request.is_exempt() && !branch->looked_up && prompt_blocks <= room;
+    const bool may_look =
+        !request.search && !request.is_exempt() && !branch->looked_up && request.prompt_blocks <= room;
     if (branch->source && !may_look) continue;
     PrefixHit hit = match(request, *branch);
     branch->looked_up = branch->source && hit.num_tokens <= branch->fork_at;
     if (branch->looked_up) continue;
-    if (branch->source) room -= prompt_blocks;
+    if (branch->source) room -= request.prompt_blocks;
     draft_.prefills.push_back({&request, branch.get(), std::move(hit)});
   }
 }
@@ -245,7 +247,7 @@ std::int64_t Scheduler::promised_blocks() const {
   std::int64_t num_blocks = 0;
   const LiveRequest* last = nullptr;
   for (const Prefill& prefill : draft_.prefills) {
-    if (prefill.request != last) num_blocks += prefill.request->blocks_to_take(options_.block_size);
+    if (prefill.request != last) num_blocks += prefill.request->blocks_to_take(kv_);
     last = prefill.request;
   }
   return num_blocks;
@@ -254,7 +256,7 @@ std::int64_t Scheduler::promised_blocks() const {
 std::int64_t Scheduler::exempt_blocks_running() const {
   std::int64_t num_blocks = 0;
   for (const LiveRequest* request : running_)
-    if (request->is_exempt()) num_blocks += request->largest_need(options_.block_size);
+    if (request->is_exempt()) num_blocks += request->largest_need;
   return num_blocks;
 }
 
@@ -273,7 +275,7 @@ PrefixHit Scheduler::match(const LiveRequest& request, Branch& branch) const {
 /// last passed over for it.
 bool Scheduler::is_passed_over(LiveRequest& request, const PrefixHit& hit) const {
   const Branch& root = request.root();
-  const std::size_t block = hit.blocks.size();
+  const auto block = static_cast<std::size_t>(hit.num_tokens / options_.block_size);
   const std::int64_t end = (static_cast<std::int64_t>(block) + 1) * options_.block_size;
   if (request.is_exempt() || request.is_aged || end > std::min(root.num_tokens() - 1, root.logits_begin)) return false;
   if (block >= root.chain.keys.size()) return false;  // no cache
@@ -316,13 +318,13 @@ void Scheduler::admit_from_queue() {
       if (++num_passed_over > kMaxPassedOver) return;
       continue;
     }
-    const std::int64_t needed = request->blocks_to_take(options_.block_size) -
-                                static_cast<std::int64_t>(hit.blocks.size()) + hit.num_idle_blocks;
+    const std::int64_t needed =
+        request->blocks_to_take(kv_) - static_cast<std::int64_t>(hit.blocks.size()) + hit.num_idle_blocks;
     const std::int64_t room = free_blocks - (num_rows > 0 ? watermark_blocks_ : 0);
     if (needed > room) return;
     if (hit.is_source_idle && needed == room) hit.drop_copy(options_.block_size);
     if (request->is_exempt()) {
-      exempt_room -= request->largest_need(options_.block_size);
+      exempt_room -= request->largest_need;
       if (exempt_room < 0) return;
     }
     free_blocks -= needed + (hit.is_source_idle ? 1 : 0);
@@ -373,7 +375,7 @@ bool Scheduler::is_victim(const LiveRequest* request) const {
 }
 
 RunningView Scheduler::running_view(const LiveRequest& request) const {
-  RunningView view{request.view, request.blocks_held(options_.block_size), request.num_generated, 0};
+  RunningView view{request.view, request.blocks_held(kv_), request.num_generated, 0};
   for (const auto& branch : request.branches) view.num_computed += branch->computed;
   return view;
 }
@@ -414,7 +416,7 @@ void Scheduler::commit_victim(LiveRequest* request, BatchPlan& plan) {
     if (branch->memory && kind == PreemptionKind::swap) kv_.plan_keep(*branch->memory, branch->chain);
     branch->memory.reset();
     branch->computed = 0;
-    branch->copies_tail = false;
+    branch->tail_copies = 0;
   }
   plan.dropped.insert(plan.dropped.end(), sequences.begin(), sequences.end());
   request->choose_sources();
@@ -459,6 +461,7 @@ void Scheduler::append_row(const DraftRow& drafted, const KvReservation& reserva
   row.token_offset = plan.num_tokens();
   row.new_blocks_offset = reservation.new_blocks_offset;
   row.num_new_blocks = reservation.num_new_blocks;
+  row.place = reservation.place;
   row.logits_begin = branch.logits_begin;
   row.samples = row.end() == branch.num_tokens() && request.max_tokens > 0;
   row.is_prefill = drafted.starts || !request.is_decode(branch);

@@ -34,7 +34,7 @@ void Scheduler::commit_row(const PlanRow& row, const RowResult& result) {
   counters_.recomputed_tokens +=
       static_cast<std::uint64_t>(std::max(0, std::min(row.end(), branch.ever_computed) - row.begin));
   branch.computed = row.end();
-  branch.copies_tail = false;
+  branch.tail_copies = 0;
   branch.ever_computed = std::max(branch.ever_computed, row.end());
   branch.logits_begin = std::max(branch.logits_begin, row.end());
   publish(*request, branch);
@@ -245,7 +245,7 @@ void Scheduler::fork_memory(Branch& child, SequenceId parent, std::int32_t num_t
   kv_.fork(parent, sequence, num_tokens);
   forks_.push_back({parent, sequence, num_tokens});
   give_memory(child, sequence, num_tokens);
-  child.copies_tail = num_tokens % options_.block_size != 0;
+  child.tail_copies = kv_.blocks_for(num_tokens) - kv_.whole_blocks(num_tokens);
 }
 
 /// What tiers kept for the branch while it was preempted has served.

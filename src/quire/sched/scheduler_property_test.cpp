@@ -93,8 +93,7 @@ class Runner {
     if (command.width > 0) request.beams = BeamParams{.width = command.width};
     if (command.width == 0) request.num_branches = command.num_branches;
     const int branches = command.width > 0 ? command.width : command.num_branches;
-    const std::int64_t need =
-        blocks_needed(command.prompt_tokens, std::max(1, command.max_tokens), branches, options_.block_size);
+    const std::int64_t need = blocks_needed(kv_, command.prompt_tokens, std::max(1, command.max_tokens), branches);
     const bool fits = need <= options_.num_blocks && branches <= std::min(options_.max_rows, options_.token_budget) &&
                       command.prompt_tokens + std::max(1, command.max_tokens) <= options_.context_tokens;
     const bool refused = scheduler_.submit(request).has_value();

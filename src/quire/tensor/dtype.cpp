@@ -1,5 +1,7 @@
 #include "quire/tensor/dtype.h"
 
+#include <algorithm>
+
 #include "quire/base/check.h"
 
 namespace quire {
@@ -10,6 +12,18 @@ const DTypeInfo& info(DType dtype) {
       {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
   };
   return kInfo[static_cast<int>(dtype)];
+}
+
+std::optional<DType> find_dtype(std::string_view name) {
+  const auto upper = [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; };
+  for (DType dtype : kAllDTypes) {
+    const std::string_view known = info(dtype).name;
+    if (std::equal(name.begin(), name.end(), known.begin(), known.end(),
+                   [&](char a, char b) { return upper(a) == b; })) {
+      return dtype;
+    }
+  }
+  return std::nullopt;
 }
 
 std::int64_t row_bytes(DType dtype, std::int64_t elements) {

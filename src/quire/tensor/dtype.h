@@ -2,6 +2,7 @@
 // DType: the storage formats of weights. Quantised formats store whole blocks of consecutive elements along a row.
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace quire {
@@ -18,6 +19,9 @@ struct DTypeInfo {
 };
 
 const DTypeInfo& info(DType dtype);
+
+/// The format of that name, in upper or lower case; nothing if there is none.
+std::optional<DType> find_dtype(std::string_view name);
 
 /// Float formats are multiplied with f32 activations, quantised ones with int8 activations.
 constexpr bool is_quantized(DType dtype) { return dtype >= DType::q4_0; }

@@ -1,0 +1,23 @@
+// KV memory: blocks by order and size, hits, a warm prompt, forks, allocation, the scheduler's step
+
+#include "bench/attention_sections.h"
+#include "bench/decision_sections.h"
+#include "bench/prompt_sections.h"
+
+namespace quire::bench {
+namespace {
+
+constexpr Section kSections[] = {{"order", decode_block_order},
+                                 {"block-size", decode_block_size},
+                                 {"prefix-hit", prefix_hit},
+                                 {"warm-prompt", warm_prompt},
+                                 {"fork", sequence_fork},
+                                 {"allocation", block_allocation},
+                                 {"scheduler-step", scheduler_step},
+                                 {"scheduler-waiting", scheduler_waiting}};
+
+}  // namespace
+
+std::span<const Section> sections() { return kSections; }
+
+}  // namespace quire::bench
