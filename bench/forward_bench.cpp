@@ -135,7 +135,35 @@ Result<void> prefill(const Options& options, report::Report& report) {
   return {};
 }
 
+/// How much faster all threads are than one, against how much faster the limit itself gets.
+report::Row speed_up(std::string metric, const std::vector<double>& one, const std::vector<double>& all,
+                     const std::vector<double>& limit_of_one, const std::vector<double>& limit_of_all) {
+  std::vector<double> reached, limit;
+  for (std::size_t round = 0; round < one.size(); ++round) {
+    reached.push_back(one[round] / all[round]);  // seconds
+    limit.push_back(limit_of_all[round] / limit_of_one[round]);
+  }
+  return report::make_row({std::move(metric), "x", report::at_least(0.95)}, reached, "that of the limit", limit);
+}
+
+Result<void> threads(const Options& options, report::Report& report) {
+  if (options.threads < 2) return {};
+  Roofline one(options.tier, 1, options.seconds), all(options.tier, options.threads, options.seconds);
+  QUIRE_TRY(auto by_one, Forward::open(options, one.pool(), 1));
+  QUIRE_TRY(auto by_all, Forward::open(options, all.pool(), 1));
+  const auto figures = run_rounds(
+      options.rounds,
+      {[&] { return one.dot4(); }, [&] { return all.dot4(); }, [&] { return seconds_of([&] { by_one->prefill(); }); },
+       [&] { return seconds_of([&] { by_all->prefill(); }); }, [&] { return one.dram(); }, [&] { return all.dram(); },
+       [&] { return by_one->decode_seconds(options); }, [&] { return by_all->decode_seconds(options); }});
+  const std::string what = cat(", ", options.threads, " threads over 1");
+  report.rows.push_back(speed_up("prefill 512" + what, figures[2], figures[3], figures[0], figures[1]));
+  report.rows.push_back(speed_up("decode, batch 1" + what, figures[6], figures[7], figures[4], figures[5]));
+  return {};
+}
+
 constexpr Section kSections[] = {{"prefill", prefill},
+                                 {"threads", threads},
                                  {"decode-1", decode_batch<1>},
                                  {"decode-8", decode_batch<8>},
                                  {"decode-32", decode_batch<32>}};

@@ -22,6 +22,7 @@ OWNERS = {
     r"boost/json": {"json"},
     r"boost/(?!beast|asio|json)": {"server", "loadgen"},
     r"utf8proc": {"text"},
+    r"zstd": {"blockfile"},
     r"prometheus/": {"metrics"},
     r"openssl/": {"engine"},
     r"zlib": {"traces"},

@@ -97,6 +97,21 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command.add_option("--block-size", options.block_size, "Tokens in a KV block: 8, 16, 32, 64 or 128")
       ->check(CLI::IsMember({8, 16, 32, 64, 128}))
       ->capture_default_str();
+  command
+      .add_option("--kv-manager", options.kv_manager,
+                  "How KV memory is managed: paged, or vattention (contiguous, mapped on demand)")
+      ->check(CLI::IsMember({"paged", "vattention"}))
+      ->capture_default_str();
+  command
+      .add_option_function<std::uint64_t>(
+          "--kv-page-group",
+          [&options](std::uint64_t bytes) { options.kv_page_group = static_cast<std::int64_t>(bytes); },
+          "With vattention, memory mapped at a time: a power of two from 64KiB to 2MiB")
+      ->transform(ByteCount())
+      ->default_str("256KiB");
+  command.add_option("--kv-max-mappings", options.kv_max_mappings, "With vattention, mappings of the process at most")
+      ->check(positive)
+      ->capture_default_str();
   command.add_option("--queue-policy", options.queue_policy, "Which requests are served first")
       ->check(one_of(queue_policy_names()))
       ->capture_default_str();
@@ -110,6 +125,18 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
           "Share prompt prefixes that were computed before: on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->default_str("on");
+  command
+      .add_option("--kv-ram-bytes", options.kv_ram_bytes,
+                  "Memory for KV blocks that the KV cache has no room for, as in 2GiB (default: none)")
+      ->transform(ByteCount());
+  command.add_option("--kv-swap-dir", options.kv_swap_dir,
+                     "Directory for KV blocks in files: the prefix cache survives a restart");
+  command.add_option("--kv-swap-bytes", options.kv_swap_bytes, "Size of all KV block files at most (default: 4GiB)")
+      ->transform(ByteCount());
+  command.add_flag("--kv-swap-compression", options.kv_swap_compression, "Write KV block files compressed (zstd)");
+  command.add_option("--preemption", options.preemption, "What becomes of the KV of a request that has to yield")
+      ->check(CLI::IsMember({"auto", "swap", "recompute"}))
+      ->capture_default_str();
   command.add_option("--max-batch-tokens", options.max_batch_tokens, "Tokens computed in one step at most")
       ->check(positive)
       ->capture_default_str();

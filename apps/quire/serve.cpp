@@ -122,8 +122,7 @@ std::string try_it(const std::string& address, bool chat) {
 
 std::string summary_text(const engine::EngineInfo& info, const std::string& name, const std::string& address, bool chat,
                          std::int64_t max_waiting) {
-  const std::int64_t kv_tokens = info.num_blocks * info.block_size;
-  const std::int64_t full = kv_tokens / std::max<std::int64_t>(1, info.context);
+  const std::int64_t full = info.kv_tokens / std::max<std::int64_t>(1, info.context);
   std::string out;
   const auto line = [&out](std::string_view label, const std::string& text) {
     out += cat("  ", label, std::string(12 - label.size(), ' '), text, "\n");
@@ -139,9 +138,19 @@ std::string summary_text(const engine::EngineInfo& info, const std::string& name
                      mebibytes(info.scratch_bytes), "; ", mebibytes(info.free_memory_bytes), " were free"));
   line("loaded", cat("in ", milliseconds(info.load_seconds), " ms, of these ", milliseconds(info.weights_seconds),
                      " ms for the weights: ", weights_origin(info.repack)));
-  line("kv cache", cat(info.num_blocks, " blocks of ", info.block_size, " tokens = ", kv_tokens, " tokens in ",
-                       info.kv_type, ", ", info.kv_bytes_per_token, " bytes a token"));
+  const std::string pool = info.page_group_bytes > 0 ? cat("vattention, ", info.num_blocks, " page-groups of ",
+                                                           info.page_group_bytes >> 10, " KiB")
+                                                     : cat(info.num_blocks, " blocks of ", info.block_size, " tokens");
+  line("kv cache",
+       cat(pool, " = ", info.kv_tokens, " tokens in ", info.kv_type, ", ", info.kv_bytes_per_token, " bytes a token"));
   line("", cat(info.kv_memory_why, "; room for ", full, " full-length ", full == 1 ? "request" : "requests"));
+  if (info.kv_ram_blocks > 0)
+    line("kv tiers",
+         cat("RAM ", mebibytes(info.kv_ram_bytes), " = ", info.kv_ram_blocks, " blocks",
+             info.kv_swap_dir.empty() ? std::string(", no files")
+                                      : cat("; files in ", info.kv_swap_dir, ", up to ", mebibytes(info.kv_swap_bytes),
+                                            ", ", info.kv_swap_files_found, " found"),
+             "; preemption ", info.preemption));
   line("batch", cat("up to ", info.max_batch_tokens, " tokens and ", info.max_batch_rows, " requests a step, ",
                     max_waiting, " more may wait"));
   line("chat", chat ? "the model's own template" : "no template in the model: use /v1/completions");
@@ -164,12 +173,16 @@ std::string summary_json(const engine::EngineInfo& info, const std::vector<std::
   w.field("vocab_size", info.vocab_size).field("model_context", info.model_context).field("context", info.context);
   w.field("threads", info.threads).field("cpu_tier", to_string(info.cpu_tier));
   w.field("cpu_tier_why", info.cpu_tier_why).field("kv_type", info.kv_type).field("block_size", info.block_size);
-  w.field("num_blocks", info.num_blocks).field("kv_tokens", info.num_blocks * info.block_size);
+  w.field("num_blocks", info.num_blocks).field("kv_tokens", info.kv_tokens).field("kv_manager", info.kv_manager);
+  w.field("page_group_bytes", info.page_group_bytes);
   w.field("kv_bytes_per_token", info.kv_bytes_per_token).field("weight_bytes", info.weight_bytes);
   w.field("load_seconds", info.load_seconds).field("weights_seconds", info.weights_seconds);
   w.field("weights_from", weights_origin(info.repack));
   w.field("kv_bytes", info.kv_bytes).field("scratch_bytes", info.scratch_bytes);
   w.field("free_memory_bytes", info.free_memory_bytes).field("kv_memory_why", info.kv_memory_why);
+  w.field("kv_ram_bytes", info.kv_ram_bytes).field("kv_ram_blocks", info.kv_ram_blocks);
+  w.field("kv_swap_dir", info.kv_swap_dir).field("kv_swap_bytes", info.kv_swap_bytes);
+  w.field("kv_swap_files_found", info.kv_swap_files_found).field("preemption", info.preemption);
   w.field("max_batch_tokens", info.max_batch_tokens).field("max_batch_rows", info.max_batch_rows);
   w.field("chat_template", chat).end_object();
   return out + "\n";

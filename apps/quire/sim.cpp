@@ -12,8 +12,10 @@ namespace quire::cli {
 
 void add_sim_flags(CLI::App& command, SimFlags& flags) {
   command.add_option("--json", flags.json_path, "Write the whole result to this file, as JSON");
+  command.add_option("--html", flags.html_path, "Write a page with charts to this file, complete in itself");
   command.add_option("--seed", flags.seed, "Of all random numbers; the same seed gives the same result everywhere")
       ->capture_default_str();
+  flags.command = &command;
 }
 
 json::Object sim_report_head(const std::string& command, const SimFlags& flags) {
@@ -42,6 +44,9 @@ void add_sim(CLI::App& app, Action& chosen) {
       app.add_subcommand("sim", "Simulations in virtual time, on the engine's own scheduler and memory manager");
   sim->require_subcommand(1);
   add_sim_exercise(*sim, chosen);
+  add_sim_paper(*sim, chosen);
+  add_sim_run(*sim, chosen);
+  add_sim_trace(*sim, chosen);
 }
 
 }  // namespace quire::cli

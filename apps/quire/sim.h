@@ -11,8 +11,9 @@ namespace quire::cli {
 
 /// Flags that every simulation takes.
 struct SimFlags {
-  std::string json_path;
+  std::string json_path, html_path;
   std::uint64_t seed = 42;
+  const CLI::App* command = nullptr;  ///< to which they were added
 };
 void add_sim_flags(CLI::App& command, SimFlags& flags);
 
@@ -26,5 +27,8 @@ Result<void> write_sim_json(const SimFlags& flags, const json::Object& report);
 int run_sim(const std::function<Result<void>()>& action);
 
 void add_sim_exercise(CLI::App& sim, Action& chosen);
+void add_sim_paper(CLI::App& sim, Action& chosen);
+void add_sim_run(CLI::App& sim, Action& chosen);
+void add_sim_trace(CLI::App& sim, Action& chosen);
 
 }  // namespace quire::cli

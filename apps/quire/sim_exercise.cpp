@@ -2,6 +2,7 @@
 
 #include "block_file.h"
 #include "sim.h"
+#include "sim_page.h"
 #include "table.h"
 #include "terminal.h"
 
@@ -174,7 +175,8 @@ Result<void> exercise(ExerciseFlags flags) {
   QUIRE_TRY(auto file, TemporaryBlockFile::create(flags.directory));
   QUIRE_TRY(const ExerciseReport found, run_exercise(flags.options, file));
   write_output(as_text(found));
-  return write_sim_json(flags.sim, as_json(flags, found));
+  QUIRE_TRY_VOID(write_sim_json(flags.sim, as_json(flags, found)));
+  return write_sim_page(flags.sim, exercise_page(flags.sim, found, {std::begin(kFootnotes), std::end(kFootnotes)}));
 }
 
 }  // namespace

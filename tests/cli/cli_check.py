@@ -348,6 +348,18 @@ def what_cannot_be_done_is_said(quire):
 
 
 @check
+def a_simulation_writes_a_page_that_says_how_it_was_made(quire):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        quire.ok("sim", "--seed", "7", "--max-len", "600,700", "--html", str(path), model="exercise")
+        page = path.read_text()
+        assert page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n")
+        assert page.count("quire sim exercise --seed 7 --max-len 600 700") > 2
+        code, _, err = quire.run("sim", "--html", str(Path(folder) / "none" / "page.html"), model="exercise")
+        assert code == 1 and err.count("\n") == 1 and "none/page.html: No such file" in err, err
+
+
+@check
 def closed_and_full_outputs_are_noticed(quire):
     command = [quire.binary, "tokenize", quire.model, "a b"]
     with open("/dev/full", "w") as full:

@@ -18,6 +18,7 @@ from pathlib import Path
 from browser import Browser
 
 WIDTHS = (360, 1600)
+WIDTHS_BETWEEN = (480, 768, 1100)  # looked at for overflow only
 SCHEMES = ("light", "dark")
 
 # Pixels of a canvas that differ from its most frequent colour, and how many colours there are.
@@ -241,6 +242,11 @@ def main():
             screenshot(browser, out / f"sample-{width}-{scheme}.png")
             if width == WIDTHS[1]:
                 check_colours(check, browser, scheme)
+        for width in WIDTHS_BETWEEN:
+            open_page(browser, page.as_uri(), width, "light")
+            overflow = browser.evaluate(OVERFLOW)
+            check.that(not overflow, f"{width} px: wider than the window: {overflow}")
+        open_page(browser, page.as_uri(), WIDTHS[1], "dark")
         check_keyboard(check, browser, where)
         check_controls(check, browser, where)
         check_cursors(check, browser, where)

@@ -163,7 +163,7 @@ class ToyRun {
     step.running = running_.size();
     step.waiting = waiting_.size();
     for (Request& request : running_) {
-      if (request.computed > 0 && request.computed + 1 == request.prompt + request.generated) {
+      if (request.generated > 0 && request.computed + 1 == request.prompt + request.generated) {
         ++request.computed;
         ++request.generated;
       } else {

@@ -75,4 +75,19 @@ void KvStore::copy_block(BlockId from, BlockId to) {
   }
 }
 
+void KvStore::read_block(BlockId block, std::span<std::byte> bytes) const {
+  const auto layer_bytes = static_cast<std::size_t>(layout_.num_kv_heads * 2 * layout_.panel_bytes());
+  QUIRE_CHECK(block.value < num_blocks_ && bytes.size() == static_cast<std::size_t>(layout_.block_bytes()));
+  for (std::int64_t layer = 0; layer < layout_.num_layers; ++layer)
+    std::memcpy(bytes.data() + static_cast<std::size_t>(layer) * layer_bytes, k_panel(layer, block, 0), layer_bytes);
+}
+
+void KvStore::write_block(BlockId block, std::span<const std::byte> bytes) {
+  const auto layer_bytes = static_cast<std::size_t>(layout_.num_kv_heads * 2 * layout_.panel_bytes());
+  QUIRE_CHECK(block.value < num_blocks_ && block != kNullBlock &&
+              bytes.size() == static_cast<std::size_t>(layout_.block_bytes()));
+  for (std::int64_t layer = 0; layer < layout_.num_layers; ++layer)
+    std::memcpy(k_panel(layer, block, 0), bytes.data() + static_cast<std::size_t>(layer) * layer_bytes, layer_bytes);
+}
+
 }  // namespace quire::attention

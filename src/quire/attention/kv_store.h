@@ -68,6 +68,10 @@ class KvStore {
   /// Copies the whole block `from` to `to`, all layers and heads. For one thread, between steps or after a barrier.
   void copy_block(BlockId from, BlockId to);
 
+  /// The whole block out into `bytes` [block_bytes], and back in. Likewise.
+  void read_block(BlockId block, std::span<std::byte> bytes) const;
+  void write_block(BlockId block, std::span<const std::byte> bytes);
+
  private:
   KvLayout layout_;
   std::int64_t num_blocks_;

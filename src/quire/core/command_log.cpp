@@ -87,6 +87,7 @@ Result<CoreOptions> get_header(ByteReader& in) {
   options.ageing_steps = in.get<std::int32_t>();
   options.queue_policy = in.get_text();
   options.victim_policy = in.get_text();
+  options.step_composition = in.get_text();
   options.prefix_cache = in.get<std::uint8_t>() != 0;
   options.kv_manager = in.get_text();
   options.tile_bytes = in.get<std::int64_t>();

@@ -1,7 +1,7 @@
 #pragma once
 // The command log: everything that entered a core, as bytes, enough to run it again.
 //
-// Format, version 6. All integers are little-endian; i32 and i64 are two's complement; f32 and f64 are their IEEE 754
+// Format, version 7. All integers are little-endian; i32 and i64 are two's complement; f32 and f64 are their IEEE 754
 // bits; a list is a u32 count, then the items; text is a list of bytes.
 //
 //     header   8 bytes "QUIRELOG", u32 version, then the options in the order of CoreOptions (i32 each, text for

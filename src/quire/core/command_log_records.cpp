@@ -46,6 +46,7 @@ void put_header(ByteWriter& out, const CoreOptions& options) {
   out.put(options.ageing_steps);
   out.put_text(options.queue_policy);
   out.put_text(options.victim_policy);
+  out.put_text(options.step_composition);
   out.put(static_cast<std::uint8_t>(options.prefix_cache));
   out.put_text(options.kv_manager);
   out.put(options.tile_bytes);

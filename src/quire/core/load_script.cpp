@@ -364,8 +364,8 @@ std::string to_text(const LoadScript& script) {
   std::string text = cat("seed ", script.seed, ", ", script.num_commands(), " commands\n");
   text += cat("blocks ", o.num_blocks, " of ", o.block_size, ", context ", o.context_tokens, ", budget ",
               o.token_budget, ", rows ", o.max_rows, ", watermark ", o.watermark_blocks, ", ageing ", o.ageing_steps,
-              ", queue ", o.queue_policy, ", victim ", o.victim_policy, ", cache ", o.prefix_cache ? "on" : "off",
-              script.hash_collides ? ", colliding hash" : "", "\n");
+              ", queue ", o.queue_policy, ", victim ", o.victim_policy, ", steps ", o.step_composition, ", cache ",
+              o.prefix_cache ? "on" : "off", script.hash_collides ? ", colliding hash" : "", "\n");
   if (o.kv_ram_frames > 0)
     text += cat("frames ", o.kv_ram_frames, ", files ", o.kv_files ? "on" : "off", ", preemption ", o.preemption,
                 ", rates ", o.copy_block_ns, " ", o.compute_token_ns, ", disk ", script.disk.ends, " ",

@@ -6,6 +6,7 @@
 
 #include "quire/core/load_script.h"
 #include "quire/sched/policy.h"
+#include "quire/sched/step_composition.h"
 
 namespace quire {
 namespace {
@@ -14,7 +15,7 @@ constexpr std::uint64_t kKeptSeeds[] = {1};
 
 /// Under the seed's policies unless given.
 struct Policies {
-  std::string_view queue, victim;
+  std::string_view queue, victim, composition;
 };
 
 void run_seed(std::uint64_t seed, ScriptTotals& totals, std::optional<Policies> policies = std::nullopt) {
@@ -22,6 +23,7 @@ void run_seed(std::uint64_t seed, ScriptTotals& totals, std::optional<Policies> 
   if (policies) {
     script.options.queue_policy = policies->queue;
     script.options.victim_policy = policies->victim;
+    script.options.step_composition = policies->composition;
   }
   ASSERT_EQ(run_script(script, totals), std::nullopt) << to_text(script);
 }
@@ -57,7 +59,8 @@ TEST(ShadowKv, SoItIsUnderEveryCombinationOfPolicies) {
       SCOPED_TRACE(testing::Message() << queue << ", " << victim);
       ScriptTotals totals;
       for (std::uint64_t seed = 1; seed <= 25; ++seed) {
-        run_seed(seed, totals, Policies{queue, victim});
+        const auto compositions = step_composition_names();
+        run_seed(seed, totals, Policies{queue, victim, compositions[seed % compositions.size()]});
         if (testing::Test::HasFatalFailure()) return;
       }
       EXPECT_GT(totals.preemptions, 0u);

@@ -20,11 +20,15 @@
 #include "quire/engine/loading.h"
 #include "quire/engine/model_executor.h"
 #include "quire/engine/request_check.h"
+#include "quire/kv/vattention_kv_manager.h"
 
 namespace quire::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kReadPatience{10};
+constexpr std::chrono::seconds kFlushPatience{60};
 
 std::uint64_t elapsed_ns(Clock::time_point from, Clock::time_point to) {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count());
@@ -98,6 +102,7 @@ struct Engine::State {
   std::unique_ptr<EngineCore> core;
   std::unique_ptr<ModelExecutor> executor;
   std::unordered_map<RequestId, Flight> flights;
+  bool stands_still = false;  ///< the last plan had no row though there is work: it waits for a read from a file
   Digest plan_digest;
   std::int64_t handled_submits = 0;  ///< since the last publish()
   std::uint64_t step_ns = 0;         ///< likewise
@@ -112,11 +117,17 @@ struct Engine::State {
   std::int64_t in_flight = 0;
   std::int64_t unseen_submits = 0;  ///< accepted, not yet counted in stats.waiting
   bool accepting = true, stopping = false;
+  bool has_ended_transfers = false;
   EngineStats stats;
 
+  std::unique_ptr<TierStore> tiers;  ///< null: none. Its thread uses what is above, and goes before it
   std::thread thread;
 
   void run();
+  void wait_for_something();
+  bool may_step() const;
+  void end_transfers();
+  void flush_files();
   void handle(SubmitCommand command);
   void handle(const CancelCommand& command) { core->cancel(command.id); }
   void step();
@@ -126,6 +137,7 @@ struct Engine::State {
   void end_branch(const BranchFinished& finished, std::string message);
   void end_all(RequestId id, const std::string& message);
   void publish();
+  void publish_page_groups();
   void send();
   std::vector<TokenId> end_tokens(const GenerateRequest& request) const;
 };
@@ -145,13 +157,15 @@ void Engine::State::run() {
   while (true) {
     std::deque<Command> commands;
     bool is_last_round = false;  ///< what is left is cancelled
+    wait_for_something();
+    end_transfers();
     {
       std::unique_lock lock(mutex);
-      wake.wait(lock, [&] { return !inbox.empty() || stopping || core->has_work(); });
-      if (stopping && inbox.empty() && flights.empty()) return;
+      if (stopping && inbox.empty() && flights.empty()) break;
       commands.swap(inbox);
       is_last_round = stopping;
     }
+    if (!commands.empty()) stands_still = false;
     for (Command& command : commands) {
       std::visit([this](auto&& c) { handle(std::move(c)); }, std::move(command));
     }
@@ -163,8 +177,49 @@ void Engine::State::run() {
     }
     deliver(core->take_events(), {});
     send();
-    if (core->has_work()) step();
+    if (may_step()) step();
   }
+  flush_files();
+}
+
+bool Engine::State::may_step() const { return (core->has_work() && !stands_still) || core->has_transfers_to_start(); }
+
+/// Until there is something to do. Where all waits for a disk that does not answer, its reads are given up.
+void Engine::State::wait_for_something() {
+  std::unique_lock lock(mutex);
+  const auto is_due = [&] { return !inbox.empty() || stopping || has_ended_transfers || may_step(); };
+  if (!stands_still) return wake.wait(lock, is_due);
+  if (wake.wait_for(lock, kReadPatience, is_due)) return;
+  lock.unlock();
+  for (const TransferEnd& end : tiers->give_up_reads()) core->end_transfer(end);
+  stands_still = false;
+}
+
+void Engine::State::end_transfers() {
+  if (!tiers) return;
+  {
+    std::lock_guard lock(mutex);
+    has_ended_transfers = false;
+  }
+  for (const TransferEnd& end : tiers->take_ended()) {
+    core->end_transfer(end);
+    stands_still = false;
+  }
+}
+
+/// When all requests have ended: what was published and is not yet in a file.
+void Engine::State::flush_files() {
+  const auto deadline = Clock::now() + kFlushPatience;
+  while (tiers && core->kv().tier_counters().writes_waiting > 0 && Clock::now() < deadline) {
+    if (core->has_transfers_to_start()) {
+      step();
+    } else {
+      std::unique_lock lock(mutex);
+      wake.wait_until(lock, deadline, [&] { return has_ended_transfers; });
+    }
+    end_transfers();
+  }
+  publish();
 }
 
 void Engine::State::handle(SubmitCommand command) {
@@ -192,6 +247,7 @@ void Engine::State::step() {
   const BatchPlan& plan = core->plan_step();
   plan_digest.add(plan.digest());
   for (const PlanRow& row : plan.rows) flights.at(row.request).note_started(start);
+  stands_still = plan.rows.empty() && core->has_work();
   const StepResult result = executor->execute(plan);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     std::vector<ScoreRow>& scores = executor->outputs()[r].scores;
@@ -275,15 +331,20 @@ void Engine::State::publish() {
   stats.generated_tokens = counters.generated_tokens;
   stats.preemptions = counters.preemptions;
   stats.step_ns += std::exchange(step_ns, 0);
-  stats.kv.manager = "paged";
+  stats.kv.manager = loaded.info.kv_manager;
   stats.kv.prefix_cache = loaded.info.prefix_cache;
   stats.kv.block_size = loaded.info.block_size;
-  stats.kv.block_bytes = loaded.store->layout().block_bytes();
+  stats.kv.block_bytes = static_cast<std::int64_t>(loaded.info.kv_bytes) / loaded.info.num_blocks;
+  publish_page_groups();
   stats.kv.table_entries = usage.table_entries;
   stats.kv.unfilled_slots = usage.unfilled_slots;
   stats.kv.preempted = core->num_preempted();
   stats.kv.copied_blocks = counters.copied_blocks;
   stats.kv.recomputed_tokens = counters.recomputed_tokens;
+  stats.kv.preemptions_by = counters.preemptions_by;
+  stats.kv.tiers = core->kv().tier_counters();
+  stats.kv.ram_bytes = loaded.info.kv_ram_bytes;
+  stats.kv.file_bytes = tiers ? tiers->file_bytes() : 0;
   stats.plan_digest = plan_digest.value();
   for (const auto& [callback, delta] : outgoing) {
     if (!delta.finish) continue;
@@ -302,6 +363,20 @@ void Engine::State::publish() {
         break;
     }
   }
+}
+
+void Engine::State::publish_page_groups() {
+  const auto* manager = dynamic_cast<const VAttentionKvManager*>(&core->kv());
+  if (!manager) return;
+  const VAttentionKvManager::GroupUsage usage = manager->group_usage();
+  const attention::VirtualKvStore::Counters& counters = loaded.virtual_store->counters();
+  stats.kv.spare_blocks = usage.spare;
+  stats.kv.unmapped_blocks = usage.unmapped;
+  stats.kv.mappings = usage.mappings;
+  stats.kv.maps = counters.maps;
+  stats.kv.unmaps = counters.unmaps;
+  stats.kv.ahead_maps = counters.ahead_maps;
+  stats.kv.refused_maps = counters.refused;
 }
 
 /// Delivers what the step made. The statistics come first: whoever has seen a request's end finds it counted.
@@ -331,6 +406,23 @@ Engine::~Engine() {
   if (state_->thread.joinable()) state_->thread.join();
 }
 
+Result<void> Engine::open_tiers(const EngineOptions& options, State& state) {
+  EngineInfo& info = state.loaded.info;
+  if (info.kv_ram_blocks == 0) return {};
+  QUIRE_TRY(state.tiers, TierStore::open({.num_frames = info.kv_ram_blocks,
+                                          .directory = info.kv_swap_dir,
+                                          .file_bytes = info.kv_swap_bytes,
+                                          .compress = options.kv_swap_compression,
+                                          .domain = state.loaded.cache_domain},
+                                         *state.loaded.store, [&state] {
+                                           std::lock_guard lock(state.mutex);
+                                           state.has_ended_transfers = true;
+                                           state.wake.notify_one();
+                                         }));
+  info.kv_swap_files_found = static_cast<std::int64_t>(state.tiers->found().size());
+  return {};
+}
+
 Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
   QUIRE_TRY(Loaded loaded, load(options));
   auto state = std::make_unique<State>(std::move(loaded));
@@ -338,8 +430,11 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
   if (!options.command_log.empty()) {
     QUIRE_TRY(state->log, FileLog::open(options.command_log));
   }
-  const EngineInfo& info = state->loaded.info;
-  const CoreOptions core_options{
+  EngineInfo& info = state->loaded.info;
+  QUIRE_TRY_VOID(open_tiers(options, *state));
+  state->executor = std::make_unique<ModelExecutor>(*state->loaded.model, state->loaded.memory(), *state->loaded.pool,
+                                                    info.cpu_tier, state->tiers.get());
+  CoreOptions core_options{
       .block_size = static_cast<std::int32_t>(info.block_size),
       .num_blocks = static_cast<std::int32_t>(info.num_blocks),
       .context_tokens = static_cast<std::int32_t>(info.context),
@@ -348,11 +443,22 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
       .queue_policy = options.queue_policy,
       .victim_policy = options.victim_policy,
       .prefix_cache = info.prefix_cache,
+      .kv_manager = info.kv_manager,
+      .tile_bytes = state->loaded.virtual_store ? state->loaded.virtual_store->tile_bytes() : 0,
+      .page_group_bytes = info.page_group_bytes,
+      .max_mappings = options.kv_max_mappings,
+      .num_idle_places = static_cast<std::int32_t>(info.max_batch_rows),
+      .kv_ram_frames = static_cast<std::int32_t>(info.kv_ram_blocks),
+      .kv_files = !info.kv_swap_dir.empty(),
+      .preemption = options.preemption,
   };
+  if (state->tiers && options.preemption == "auto") {
+    core_options.copy_block_ns = state->tiers->measure_copy_ns();
+    core_options.compute_token_ns = state->executor->measure_token_ns(core_options.token_budget);
+  }
   QUIRE_TRY(state->core, EngineCore::create(core_options, state->log.get(),
                                             {state->loaded.hasher.get(), state->loaded.cache_domain}));
-  state->executor =
-      std::make_unique<ModelExecutor>(*state->loaded.model, *state->loaded.store, *state->loaded.pool, info.cpu_tier);
+  if (state->tiers && !state->tiers->found().empty()) state->core->note_files(state->tiers->found());
   state->publish();
   State* raw = state.get();
   std::unique_ptr<Engine> engine(new Engine(std::move(state)));

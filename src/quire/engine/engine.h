@@ -8,6 +8,7 @@
 // Thread-safety: all methods may be called from any thread. Callbacks run on the engine's thread: they must be quick
 // and must not call back into submit() or cancel() while holding a lock that another caller of the engine holds.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,7 +19,9 @@
 #include "quire/base/cpu.h"
 #include "quire/base/result.h"
 #include "quire/engine/request.h"
+#include "quire/kv/kv_manager.h"
 #include "quire/model/repack_cache.h"
+#include "quire/sched/preemption.h"
 
 namespace quire {
 class Tokenizer;
@@ -29,23 +32,34 @@ namespace quire::engine {
 
 struct EngineOptions {
   std::string model_path;
-  int threads = 0;                       ///< 0: all cores this process may use
-  std::int64_t context = 0;              ///< tokens a request may have at most; 0: the model's own
-  std::uint64_t kv_memory_bytes = 0;     ///< 0: a share of the memory that the machine or the cgroup has free
-  std::string kv_type = "f16";           ///< f16, bf16, int8 or f32
-  std::int64_t block_size = 16;          ///< 8, 16, 32, 64 or 128 tokens
-  std::int64_t max_batch_tokens = 512;   ///< tokens computed in one step
-  std::int64_t max_batch_rows = 256;     ///< requests that run at once
-  std::int64_t max_waiting = 1024;       ///< requests in the queue; one more is refused
-  std::string cpu_tier;                  ///< empty: the best; else as QUIRE_CPU
-  bool prefix_cache = true;              ///< find and share prompt prefixes that were computed before
-  std::string repack_cache_dir;          ///< where packed weights are kept for the next start; empty: nowhere
-  bool reference_arithmetic = false;     ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
-  std::string command_log;               ///< a file to which the core's commands are written; empty: none
-  std::function<void(double)> progress;  ///< the fraction loaded; from the opening thread
+  int threads = 0;                         ///< 0: all cores this process may use
+  std::int64_t context = 0;                ///< tokens a request may have at most; 0: the model's own
+  std::uint64_t kv_memory_bytes = 0;       ///< 0: a share of the memory that the machine or the cgroup has free
+  std::string kv_type = "f16";             ///< f16, bf16, int8 or f32
+  std::int64_t block_size = 16;            ///< 8, 16, 32, 64 or 128 tokens
+  std::int64_t max_batch_tokens = 512;     ///< tokens computed in one step
+  std::int64_t max_batch_rows = 256;       ///< requests that run at once
+  std::int64_t max_waiting = 1024;         ///< requests in the queue; one more is refused
+  std::string cpu_tier;                    ///< empty: the best; else as QUIRE_CPU
+  bool prefix_cache = true;                ///< find and share prompt prefixes that were computed before
+  std::string repack_cache_dir;            ///< where packed weights are kept for the next start; empty: nowhere
+  std::string kv_manager = "paged";        ///< paged, or vattention: contiguous KV, mapped on demand (kv/kv_manager.h)
+  std::int64_t kv_page_group = 256 << 10;  ///< vattention: bytes mapped at a time, 64 KiB to 2 MiB, a power of two
+  std::int32_t kv_max_mappings = 64'000;   ///< vattention: of the process; Linux allows 65,530 unless told otherwise
+  bool reference_arithmetic = false;       ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
+  std::string command_log;                 ///< a file to which the core's commands are written; empty: none
+  std::function<void(double)> progress;    ///< the fraction loaded; from the opening thread
 
   /// Who is served first, and who gives up memory when it runs out; sched/policy.h has the names.
   std::string queue_policy = "fcfs", victim_policy = "latest-arrived";
+
+  /// KV tiers behind the pool (kv/kv_tiers.h); they need the prefix cache. What becomes of a victim's content:
+  /// sched/preemption.h.
+  std::uint64_t kv_ram_bytes = 0;                        ///< of the RAM tier; 0: none
+  std::string kv_swap_dir;                               ///< directory of block files; empty: none. Needs kv_ram_bytes
+  std::uint64_t kv_swap_bytes = std::uint64_t{4} << 30;  ///< of all block files
+  bool kv_swap_compression = false;                      ///< block files in zstd
+  std::string preemption = "auto";                       ///< auto, swap or recompute
 };
 
 /// What was loaded and chosen; for the start-up summary and GET /v1/models.
@@ -59,14 +73,23 @@ struct EngineInfo {
   std::string cpu_tier_why;
   std::string kv_type;
   std::int64_t block_size = 0, num_blocks = 0, kv_bytes_per_token = 0;
-  double load_seconds = 0;     ///< from open() to here
-  double weights_seconds = 0;  ///< of these: packing the weights, or mapping packed ones
-  model::RepackReport repack;  ///< where packed weights came from
+  std::string kv_manager;
+  std::int64_t page_group_bytes = 0;  ///< vattention, whose blocks these are; else 0
+  std::int64_t kv_tokens = 0;         ///< longest request that the pool can hold
+  double load_seconds = 0;            ///< from open() to here
+  double weights_seconds = 0;         ///< of these: packing the weights, or mapping packed ones
+  model::RepackReport repack;         ///< where packed weights came from
   std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
   std::uint64_t free_memory_bytes = 0;  ///< when the engine was opened
   std::string kv_memory_why;            ///< how kv_bytes was chosen
   std::int64_t max_batch_tokens = 0, max_batch_rows = 0;
   bool prefix_cache = false;
+  std::uint64_t kv_ram_bytes = 0;  ///< of the RAM tier; 0: there is none
+  std::int64_t kv_ram_blocks = 0;  ///< that it holds
+  std::string kv_swap_dir;         ///< empty: no files
+  std::uint64_t kv_swap_bytes = 0;
+  std::int64_t kv_swap_files_found = 0;  ///< blocks that an earlier process has left
+  std::string preemption;
   std::string chat_template_fault;  ///< why the file's chat template cannot be used; empty: there is none, or it can
 };
 
@@ -80,6 +103,15 @@ struct KvStats {
   std::int64_t preempted = 0;           ///< requests that wait to resume
   std::uint64_t copied_blocks = 0;      ///< copy-on-write, and partly cached blocks
   std::uint64_t recomputed_tokens = 0;  ///< positions computed again after a preemption
+  std::array<std::uint64_t, kNumPreemptionKinds> preemptions_by{};  ///< by PreemptionKind
+  KvTierCounters tiers;
+  std::uint64_t ram_bytes = 0, file_bytes = 0;  ///< of the RAM tier; of all block files
+
+  // vattention, whose blocks are page-groups; else 0.
+  std::int64_t spare_blocks = 0;     ///< mapped, but held by nobody: left by ended requests, or mapped ahead
+  std::int64_t unmapped_blocks = 0;  ///< mapped nowhere
+  std::int64_t mappings = 0;         ///< of the process, at most
+  std::uint64_t maps = 0, unmaps = 0, ahead_maps = 0, refused_maps = 0;  ///< system calls; refused by the kernel
 };
 
 /// A snapshot for metrics. Counters only rise.
@@ -139,6 +171,7 @@ class Engine {
 
  private:
   struct State;
+  static Result<void> open_tiers(const EngineOptions& options, State& state);
   explicit Engine(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -8,7 +8,9 @@
 #include "quire/engine/cache_domain.h"
 #include "quire/engine/memory.h"
 #include "quire/engine/tokenizer_data.h"
+#include "quire/kv/vattention_kv_manager.h"
 #include "quire/sched/policy.h"
+#include "quire/sched/preemption.h"
 
 namespace quire::engine {
 namespace {
@@ -21,9 +23,41 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+/// For requests that run, and as many ended ones whose memory stays mapped.
+std::int64_t num_places(const EngineOptions& options) { return 2 * options.max_batch_rows; }
+
 Result<void> check_range(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) {
   if (low <= value && value <= high) return {};
   return fail(name, " is ", value, "; wanted ", low, " to ", high);
+}
+
+/// What does not go together, by the names of the flags.
+Result<void> check_tiers(const EngineOptions& options) {
+  QUIRE_TRY(const PreemptionMode mode, parse_preemption(options.preemption));
+  const bool has_ram = options.kv_ram_bytes > 0;
+  if (has_ram && !options.prefix_cache) return fail("--kv-ram-bytes needs the prefix cache; found --prefix-cache off");
+  if (!options.kv_swap_dir.empty() && !has_ram) return fail("--kv-swap-dir needs --kv-ram-bytes, which is not given");
+  if (!options.kv_swap_dir.empty() && options.kv_swap_bytes == 0) return fail("--kv-swap-bytes is 0; wanted a size");
+  if (options.kv_swap_compression && options.kv_swap_dir.empty())
+    return fail("--kv-swap-compression needs --kv-swap-dir, which is not given");
+  if (mode == PreemptionMode::swap && !has_ram)
+    return fail("--preemption swap needs --kv-ram-bytes, which is not given");
+  if (has_ram && options.kv_manager != "paged")
+    return fail("--kv-ram-bytes cannot be combined with --kv-manager ", options.kv_manager, "; wanted paged");
+  return {};
+}
+
+/// What vAttention can be combined with.
+Result<void> check_vattention(const EngineOptions& options) {
+  const std::int64_t bytes = options.kv_page_group;
+  if (bytes < 64 << 10 || bytes > 2 << 20 || (bytes & (bytes - 1)) != 0) {
+    return fail("page-group is ", bytes, " bytes; wanted a power of two from 64 KiB to 2 MiB");
+  }
+  QUIRE_TRY_VOID(check_range("KV mappings", options.kv_max_mappings, 1, 1 << 30));
+  if (options.kv_type == "int8" && !options.reference_arithmetic) {
+    return fail("KV type int8 cannot be combined with the KV manager vattention; wanted f16, bf16 or f32");
+  }
+  return {};
 }
 
 Result<void> check(const EngineOptions& options) {
@@ -35,8 +69,14 @@ Result<void> check(const EngineOptions& options) {
   QUIRE_TRY_VOID(check_range("max batch tokens", options.max_batch_tokens, 1, 65536));
   QUIRE_TRY_VOID(check_range("max batch rows", options.max_batch_rows, 1, 65536));
   QUIRE_TRY_VOID(check_range("max waiting", options.max_waiting, 1, 1'000'000));
+  if (options.kv_manager == "vattention") {
+    QUIRE_TRY_VOID(check_vattention(options));
+  } else if (options.kv_manager != "paged") {
+    return fail("KV manager is '", options.kv_manager, "'; wanted paged or vattention");
+  }
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return policy.error();
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return policy.error();
+  QUIRE_TRY_VOID(check_tiers(options));
   QUIRE_TRY_VOID(check_range("context", options.context, 0, std::int64_t{1} << 30));
   return {};
 }
@@ -60,13 +100,37 @@ std::string gib(std::uint64_t bytes) {
   return cat(tenths / 10, '.', tenths % 10, " GiB");
 }
 
+/// What the pool is made of: blocks or page-groups.
+struct PoolUnit {
+  std::int64_t block_bytes;
+  std::int64_t most_blocks;
+  std::function<std::int64_t(std::int64_t)> blocks_for;  ///< of so many tokens
+  std::function<std::int64_t(std::int64_t)> tokens_in;   ///< of one request, in so many blocks
+};
+
+PoolUnit blocks_of(const attention::KvLayout& layout) {
+  const std::int64_t size = layout.block_size;
+  return {layout.block_bytes(), std::int64_t{1} << 30, [size](std::int64_t tokens) { return ceil_div(tokens, size); },
+          [size](std::int64_t blocks) { return blocks * size; }};
+}
+
+PoolUnit page_groups_of(const attention::KvLayout& layout, const EngineOptions& options) {
+  VAttentionOptions limits;
+  limits.geometry = {attention::VirtualKvStore::tile_bytes(layout), options.kv_page_group, 1};
+  limits.num_places = static_cast<std::int32_t>(num_places(options));
+  limits.max_mappings = options.kv_max_mappings;
+  const PageGroupGeometry geometry = limits.geometry;
+  return {options.kv_page_group, std::max<std::int64_t>(0, most_groups(limits)),
+          [geometry](std::int64_t tokens) { return geometry.groups_for(tokens); },
+          [geometry](std::int64_t groups) { return geometry.tokens_in(groups); }};
+}
+
 /// Chooses the pool: as asked, or a share of what is free; never more than the requests that run at once can use.
-Result<void> plan_kv(const EngineOptions& options, std::int64_t block_bytes, EngineInfo& info) {
+Result<void> plan_kv(const EngineOptions& options, const PoolUnit& unit, EngineInfo& info) {
   const FreeMemory free = free_memory();
   info.free_memory_bytes = free.bytes;
-  info.kv_bytes_per_token = block_bytes / options.block_size;
-  const std::int64_t blocks_per_request = ceil_div(info.context, options.block_size);
-  const std::int64_t usable = blocks_per_request * options.max_batch_rows;
+  const std::int64_t block_bytes = unit.block_bytes;
+  const std::int64_t usable = std::min(unit.blocks_for(info.context) * options.max_batch_rows, unit.most_blocks);
   std::uint64_t bytes = options.kv_memory_bytes;
   if (bytes == 0) {
     bytes = free.bytes / kKvShare;
@@ -79,15 +143,52 @@ Result<void> plan_kv(const EngineOptions& options, std::int64_t block_bytes, Eng
   const auto room = static_cast<std::int64_t>(bytes / static_cast<std::uint64_t>(block_bytes));
   info.num_blocks = std::min({room, usable, std::int64_t{1} << 30});
   if (info.num_blocks == usable && room > usable) {
-    info.kv_memory_why = cat("all that ", options.max_batch_rows, " requests of full context can use");
+    info.kv_memory_why =
+        usable == unit.most_blocks
+            ? cat("all that ", options.kv_max_mappings, " mappings allow; larger page-groups take more")
+            : cat("all that ", options.max_batch_rows, " requests of full context can use");
   }
   if (info.num_blocks < 1) {
     return fail("KV memory of ", bytes, " bytes (", info.kv_memory_why, ") is less than one block of ", block_bytes,
                 " bytes; give more with --kv-memory");
   }
   info.kv_bytes = static_cast<std::uint64_t>(info.num_blocks * block_bytes);
+  info.kv_tokens = unit.tokens_in(info.num_blocks);
+  if (info.kv_tokens == 0) {
+    return fail("KV memory of ", bytes, " bytes (", info.kv_memory_why, ") is less than ", unit.blocks_for(1),
+                " page-groups of ", block_bytes, " bytes, which the first token needs; give more with --kv-memory");
+  }
   // Without an explicit context, no more is promised to a request than the pool holds.
-  if (options.context == 0) info.context = std::min(info.context, info.num_blocks * options.block_size);
+  if (options.context == 0) info.context = std::min(info.context, info.kv_tokens);
+  return {};
+}
+
+Result<void> make_virtual_store(const attention::KvLayout& layout, const EngineOptions& options, Loaded& loaded) {
+  QUIRE_TRY(loaded.virtual_store, attention::VirtualKvStore::create({.layout = layout,
+                                                                     .group_bytes = options.kv_page_group,
+                                                                     .num_groups = loaded.info.num_blocks,
+                                                                     .num_places = num_places(options),
+                                                                     .context_tokens = loaded.info.context}));
+  loaded.info.page_group_bytes = options.kv_page_group;
+  return {};
+}
+
+/// Chooses the RAM tier: as asked.
+Result<void> plan_ram(const EngineOptions& options, std::int64_t block_bytes, EngineInfo& info) {
+  info.preemption = options.preemption;
+  if (options.kv_ram_bytes == 0) return {};
+  constexpr std::uint64_t kMaxBlocks = 1 << 22;
+  const std::uint64_t num_blocks = options.kv_ram_bytes / static_cast<std::uint64_t>(block_bytes);
+  if (num_blocks < 1)
+    return fail("--kv-ram-bytes is ", options.kv_ram_bytes, ", less than one block of ", block_bytes, " bytes");
+  if (info.free_memory_bytes != 0 && options.kv_ram_bytes + info.kv_bytes > info.free_memory_bytes)
+    return fail("a RAM tier of ", gib(options.kv_ram_bytes), " was asked for, beside a KV pool of ", gib(info.kv_bytes),
+                "; ", gib(info.free_memory_bytes), " are free");
+  info.kv_ram_blocks = static_cast<std::int64_t>(std::min(num_blocks, kMaxBlocks));
+  info.kv_ram_bytes = static_cast<std::uint64_t>(info.kv_ram_blocks * block_bytes);
+  if (options.kv_swap_dir.empty()) return {};
+  info.kv_swap_dir = options.kv_swap_dir;
+  info.kv_swap_bytes = options.kv_swap_bytes;
   return {};
 }
 
@@ -157,16 +258,23 @@ Result<Loaded> load(const EngineOptions& options) {
   info.weights_seconds = seconds_since(weights_started);
   info.repack = loaded.model->repack();
 
+  const bool is_vattention = options.kv_manager == "vattention";
   const attention::KvLayout layout{
       .num_layers = config.num_layers,
       .num_kv_heads = config.num_kv_heads,
       .head_dim = config.head_dim,
-      .block_size = options.block_size,
+      .block_size = is_vattention ? attention::kTileTokens : options.block_size,
       .type = options.reference_arithmetic ? attention::KvType::f32 : kv_type,
   };
-  QUIRE_TRY_VOID(plan_kv(options, layout.block_bytes(), info));
-  loaded.store = std::make_unique<attention::KvStore>(layout, info.num_blocks + 1);
-  touch(*loaded.pool, *loaded.store);
+  info.kv_bytes_per_token = layout.block_bytes() / layout.block_size;
+  QUIRE_TRY_VOID(plan_kv(options, is_vattention ? page_groups_of(layout, options) : blocks_of(layout), info));
+  QUIRE_TRY_VOID(plan_ram(options, layout.block_bytes(), info));
+  if (is_vattention) {
+    QUIRE_TRY_VOID(make_virtual_store(layout, options, loaded));
+  } else {
+    loaded.store = std::make_unique<attention::KvStore>(layout, info.num_blocks + 1);
+    touch(*loaded.pool, *loaded.store);
+  }
   if (options.prefix_cache) {
     loaded.cache_domain = domain_digest(*loaded.hasher, {*file_digest, layout, options.reference_arithmetic});
   }
@@ -184,7 +292,8 @@ Result<Loaded> load(const EngineOptions& options) {
   info.cpu_tier = cpu.tier;
   info.cpu_tier_why = cpu.why;
   info.kv_type = attention::to_string(layout.type);
-  info.block_size = options.block_size;
+  info.kv_manager = options.kv_manager;
+  info.block_size = layout.block_size;
   info.weight_bytes = loaded.model->weight_bytes();
   info.scratch_bytes = loaded.model->scratch_bytes();
   info.max_batch_tokens = options.max_batch_tokens;

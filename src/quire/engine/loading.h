@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "quire/attention/kv_store.h"
+#include "quire/attention/kv_memory.h"
 #include "quire/base/thread_pool.h"
 #include "quire/engine/engine.h"
 #include "quire/engine/sha256_hasher.h"
@@ -21,9 +21,15 @@ struct Loaded {
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat_template;
   std::unique_ptr<model::Model> model;
-  std::unique_ptr<attention::KvStore> store;
+  std::unique_ptr<attention::KvStore> store;                 ///< null with vattention
+  std::unique_ptr<attention::VirtualKvStore> virtual_store;  ///< null without
+
   std::unique_ptr<Sha256Hasher> hasher;  ///< null without a prefix cache
   BlockKey cache_domain;
+
+  attention::KvMemory memory() const {
+    return store ? attention::KvMemory(*store) : attention::KvMemory(*virtual_store);
+  }
 };
 
 /// An error names the option, key or tensor at fault and what to do.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "quire/base/check.h"
+#include "quire/base/checked.h"
 
 namespace quire::engine {
 namespace {
@@ -20,12 +21,15 @@ std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, s
 
 }  // namespace
 
-ModelExecutor::ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier)
+ModelExecutor::ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier,
+                             TierStore* tiers)
     : model_(model),
-      store_(store),
+      memory_(memory),
+      tiers_(tiers),
       pool_(pool),
       ops_(ops::vector_ops(tier)),
-      tables_(static_cast<std::int32_t>(store.layout().block_size)) {
+      tables_(memory.paged() ? static_cast<std::int32_t>(memory.paged()->layout().block_size) : 1) {
+  if (memory.contiguous()) places_.emplace(*memory.contiguous());
   scratch_.resize(static_cast<std::size_t>(pool.num_threads()));
 }
 
@@ -58,7 +62,7 @@ void ModelExecutor::lay_out(const BatchPlan& plan) {
   outputs_.assign(plan.rows.size(), RowOutput{});
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const PlanRow& row = plan.rows[r];
-    chunks_.push_back({tables_.table(row.sequence), row.begin, row.num_tokens, row.token_offset});
+    chunks_.push_back({tables_.table(row.sequence), row.begin, row.num_tokens, row.token_offset, row.place});
     RequestState& request = requests_.at(row.request);
     row_requests_.push_back(&request);
     for (std::int32_t position = row.first_logits(); position < row.end(); ++position) {
@@ -76,30 +80,96 @@ void ModelExecutor::lay_out(const BatchPlan& plan) {
 
 StepResult ModelExecutor::execute(const BatchPlan& plan) {
   const auto start = std::chrono::steady_clock::now();
-  tables_.apply(plan);
-  for (const BlockCopy& copy : plan.copies) store_.copy_block(copy.from, copy.to);
-  lay_out(plan);
-  if (!plan.rows.empty()) {
-    const model::ForwardInput input{
-        .tokens = plan.tokens,
-        .chunks = chunks_,
-        .logit_rows = logit_rows_,
-        .on_logits = [this, &plan](Worker& worker, const model::LogitsSlice& slice) { consume(worker, plan, slice); },
-    };
-    const model::ForwardOutput output = model_.forward(pool_, store_, input);
-    for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-      const PlanRow& row = plan.rows[r];
-      for (std::int32_t t = 0; t < row.num_tokens; ++t) {
-        if (output.row_failed[static_cast<std::size_t>(row.token_offset + t)] != 0) results_[r].failed = true;
-      }
-      if (!row.samples || row.ranked || results_[r].failed) continue;
-      const std::vector<OutputToken>& tokens = outputs_[r].tokens;
-      for (std::size_t k = 0; k < tokens.size(); ++k)
-        row_requests_[r]->samplers[static_cast<std::size_t>(row.branch) + k].observe(tokens[k].token);
-    }
+  apply(plan);
+  std::vector<bool> is_refused(plan.rows.size(), false);
+  for (std::size_t r = 0; places_ && r < plan.rows.size(); ++r) is_refused[r] = !places_->is_ready(plan.rows[r]);
+  if (std::find(is_refused.begin(), is_refused.end(), true) == is_refused.end()) {
+    compute(plan);
+  } else {
+    compute_without(plan, is_refused);
   }
   const auto elapsed = std::chrono::steady_clock::now() - start;
   return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
+}
+
+std::int64_t ModelExecutor::measure_token_ns(std::int32_t max_tokens) {
+  constexpr std::int32_t kTokens = 64;
+  constexpr RequestId kRequest{~std::uint64_t{0}};
+  constexpr SequenceId kSequence{~std::uint64_t{0}};
+  const auto block_size = static_cast<std::int32_t>(memory_.paged()->layout().block_size);
+  const auto num_blocks = static_cast<std::int32_t>(memory_.paged()->num_blocks()) - 1;
+  BatchPlan plan;
+  plan.tokens.assign(static_cast<std::size_t>(std::min({kTokens, max_tokens, num_blocks * block_size})), TokenId{0});
+  PlanRow row{.sequence = kSequence, .request = kRequest, .num_tokens = plan.num_tokens()};
+  row.num_new_blocks = static_cast<std::int32_t>(ceil_div(row.num_tokens, block_size));
+  row.logits_begin = row.num_tokens;
+  row.is_prefill = true;
+  plan.rows.push_back(row);
+  for (std::int32_t i = 1; i <= row.num_new_blocks; ++i)
+    plan.new_blocks.push_back(BlockId{static_cast<std::uint32_t>(i)});
+  add(kRequest, GenerateRequest{}, {});
+  const StepResult result = execute(plan);
+  BatchPlan end;
+  end.dropped.push_back(kSequence);
+  execute(end);
+  remove(kRequest);
+  return static_cast<std::int64_t>(result.elapsed_ns) / row.num_tokens;
+}
+
+/// Brings tables and memory to what the plan's rows expect.
+void ModelExecutor::apply(const BatchPlan& plan) {
+  if (places_) return places_->apply(plan);
+  tables_.apply(plan);
+  if (tiers_) tiers_->start(plan.tiers);
+  for (const BlockCopy& copy : plan.copies) memory_.paged()->copy_block(copy.from, copy.to);
+}
+
+/// The step without the rows whose memory the kernel has refused; those fail.
+void ModelExecutor::compute_without(const BatchPlan& plan, const std::vector<bool>& is_refused) {
+  BatchPlan rest;
+  rest.step = plan.step;
+  std::vector<std::size_t> kept;
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    if (is_refused[r]) continue;
+    PlanRow row = plan.rows[r];
+    const auto first = plan.tokens.begin() + row.token_offset;
+    row.token_offset = rest.num_tokens();
+    rest.tokens.insert(rest.tokens.end(), first, first + row.num_tokens);
+    rest.rows.push_back(row);
+    kept.push_back(r);
+  }
+  compute(rest);
+  std::vector<RowResult> results(plan.rows.size());
+  std::vector<RowOutput> outputs(plan.rows.size());
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) results[r].failed = is_refused[r];
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    results[kept[i]] = results_[i];
+    outputs[kept[i]] = std::move(outputs_[i]);
+  }
+  results_ = std::move(results);
+  outputs_ = std::move(outputs);
+}
+
+void ModelExecutor::compute(const BatchPlan& plan) {
+  lay_out(plan);
+  if (plan.rows.empty()) return;
+  const model::ForwardInput input{
+      .tokens = plan.tokens,
+      .chunks = chunks_,
+      .logit_rows = logit_rows_,
+      .on_logits = [this, &plan](Worker& worker, const model::LogitsSlice& slice) { consume(worker, plan, slice); },
+  };
+  const model::ForwardOutput output = model_.forward(pool_, memory_, input);
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlanRow& row = plan.rows[r];
+    for (std::int32_t t = 0; t < row.num_tokens; ++t) {
+      if (output.row_failed[static_cast<std::size_t>(row.token_offset + t)] != 0) results_[r].failed = true;
+    }
+    if (!row.samples || row.ranked || results_[r].failed) continue;
+    const std::vector<OutputToken>& tokens = outputs_[r].tokens;
+    for (std::size_t k = 0; k < tokens.size(); ++k)
+      row_requests_[r]->samplers[static_cast<std::size_t>(row.branch) + k].observe(tokens[k].token);
+  }
 }
 
 void ModelExecutor::consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice) {

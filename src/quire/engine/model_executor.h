@@ -9,11 +9,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "quire/attention/kv_store.h"
+#include "quire/attention/kv_memory.h"
 #include "quire/base/thread_pool.h"
 #include "quire/core/executor.h"
 #include "quire/core/table_mirror.h"
+#include "quire/engine/place_mirror.h"
 #include "quire/engine/request.h"
+#include "quire/engine/tier_store.h"
 #include "quire/model/model.h"
 #include "quire/ops/vector_ops.h"
 #include "quire/sampling/sampler.h"
@@ -28,14 +30,17 @@ struct RowOutput {
 
 class ModelExecutor final : public Executor {
  public:
-  /// All referred-to objects outlive the executor.
-  ModelExecutor(model::Model& model, attention::KvStore& store, ThreadPool& pool, CpuTier tier);
+  /// All referred-to objects outlive the executor; `tiers` may be null, and needs paged memory.
+  ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier, TierStore* tiers);
 
   /// Before the request's first row. `end_tokens` are those that end it; none is sampled before min_tokens.
   void add(RequestId id, const GenerateRequest& request, std::vector<TokenId> end_tokens);
   void remove(RequestId id);
 
   StepResult execute(const BatchPlan& plan) override;
+
+  /// Time to compute a token of a prefill, by a short one in the pool's first blocks. Before the first plan.
+  std::int64_t measure_token_ns(std::int32_t max_tokens);
 
   /// One for each row of the last plan.
   std::span<RowOutput> outputs() { return outputs_; }
@@ -58,6 +63,9 @@ class ModelExecutor final : public Executor {
     bool samples;
   };
 
+  void apply(const BatchPlan& plan);
+  void compute(const BatchPlan& plan);
+  void compute_without(const BatchPlan& plan, const std::vector<bool>& is_refused);
   void lay_out(const BatchPlan& plan);
   void consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice);
   void consume_row(const BatchPlan& plan, const LogitRow& row, std::span<const float> logits,
@@ -67,10 +75,12 @@ class ModelExecutor final : public Executor {
             sampling::SamplerScratch& scratch, RowResult& result) const;
 
   model::Model& model_;
-  attention::KvStore& store_;
+  attention::KvMemory memory_;
+  TierStore* tiers_;
   ThreadPool& pool_;
   const ops::VectorOps& ops_;
-  TableMirror tables_;
+  TableMirror tables_;                 ///< of paged memory
+  std::optional<PlaceMirror> places_;  ///< of contiguous memory
   std::unordered_map<RequestId, RequestState> requests_;
   std::vector<sampling::SamplerScratch> scratch_;  ///< one for each worker
 

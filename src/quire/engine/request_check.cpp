@@ -78,7 +78,7 @@ std::optional<Refusal> find_fault(const GenerateRequest& request, const EngineIn
   }
   if (auto refusal = find_bad_branches(request, info)) return refusal;
   const std::int64_t answer = request.max_tokens.value_or(1);
-  const std::int64_t pool = info.num_blocks * info.block_size;
+  const std::int64_t pool = info.kv_tokens;
   if (prompt + answer > info.context) {
     return invalid(
         prompt + 1 > info.context ? "prompt" : "max_tokens",

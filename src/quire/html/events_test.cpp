@@ -127,6 +127,15 @@ TEST(RequestPhases, APreemptedOneWaitsIsRestoredAndGoesOn) {
             "prefill 0-10 decode 10-20 preempted 20-50 restored 50-60 decode 60-90 ");
 }
 
+TEST(RequestPhases, APreemptionOfUnknownLengthIsNoPhase) {
+  const std::vector<RequestEvent> events = {event(Kind::first_token, 0), event(Kind::preempted, 20)};
+  auto finished = events, cancelled = events;
+  finished.push_back({Kind::finished, {1}, 90, 0, 5, "length"});
+  cancelled.push_back({Kind::finished, {1}, 90, 0, 5, "cancelled"});
+  EXPECT_EQ(phases_of(finished), "decode 0-90 ");
+  EXPECT_EQ(phases_of(cancelled), "decode 0-20 preempted 20-90 ");
+}
+
 TEST(RequestPhases, OneThatDoesNotFinishLastsUntilTheEnd) {
   EXPECT_EQ(phases_of({event(Kind::queued, 3), event(Kind::started, 5), event(Kind::chunk, 5, 9)}),
             "queued 3-5 prefill 5-9 ");

@@ -40,6 +40,18 @@ const RequestEvent* find(const RequestHistory& history, RequestEventKind kind) {
   return nullptr;
 }
 
+/// False if it went on, but nobody told from when: then the preemption is no phase.
+bool is_restored_later(const RequestHistory& history, const RequestEvent* preempted) {
+  const RequestEvent* finished = nullptr;
+  bool is_later = false;
+  for (const RequestEvent* event : history.events) {
+    if (is_later && event->kind == RequestEventKind::restored) return true;
+    if (event->kind == RequestEventKind::finished) finished = event;
+    is_later = is_later || event == preempted;
+  }
+  return finished == nullptr || finished->detail == "cancelled" || finished->detail == "failed";
+}
+
 double seconds_between(const RequestEvent& from, const RequestEvent& to) {
   return to.ns < from.ns ? 0 : static_cast<double>(to.ns - from.ns) / 1e9;
 }
@@ -67,7 +79,7 @@ std::vector<PhaseSpan> RequestHistory::phases(std::uint64_t end_ns) const {
         list.change(working = Phase::decode, event->ns);
         break;
       case RequestEventKind::preempted:
-        list.change(Phase::preempted, event->ns);
+        if (is_restored_later(*this, event)) list.change(Phase::preempted, event->ns);
         break;
       case RequestEventKind::restored:
         list.insert(Phase::restored, event->ns, event->end_ns, working);

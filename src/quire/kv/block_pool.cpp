@@ -28,6 +28,7 @@ void BlockPool::push_idle(BlockId block) {
   previous_[block.value] = last_idle_;
   (last_idle_ == kNullBlock ? first_idle_ : next_[last_idle_.value]) = block;
   last_idle_ = block;
+  num_visited_ += 1;  // the one before it
   ++num_idle_;
 }
 
@@ -36,6 +37,7 @@ void BlockPool::remove_idle(BlockId block) {
   const BlockId previous = previous_[block.value];
   (previous == kNullBlock ? first_idle_ : next_[previous.value]) = next;
   (next == kNullBlock ? last_idle_ : previous_[next.value]) = previous;
+  num_visited_ += 2;  // those on both sides
   --num_idle_;
 }
 
@@ -46,6 +48,7 @@ BlockId BlockPool::allocate() {
   if (block == kNullBlock) return kNullBlock;
   QUIRE_CHECK(ref_count_[block.value] == 0 && !is_keyed_[block.value], "free block ", block, " has ",
               ref_count_[block.value], " references");
+  ++num_visited_;
   first_free_ = next_[block.value];
   ref_count_[block.value] = 1;
   --num_free_;
@@ -54,10 +57,12 @@ BlockId BlockPool::allocate() {
 
 void BlockPool::share(BlockId block) {
   QUIRE_CHECK(ref_count(block) > 0 || is_keyed(block), "block ", block, " is neither in use nor idle");
+  ++num_visited_;
   if (ref_count_[block.value]++ == 0) remove_idle(block);
 }
 
 ReleaseOutcome BlockPool::release(BlockId block) {
+  ++num_visited_;
   if (ref_count(block) == 0) return ReleaseOutcome::not_held;
   if (--ref_count_[block.value] > 0) return ReleaseOutcome::still_held;
   if (is_keyed_[block.value]) return push_idle(block), ReleaseOutcome::idle;
@@ -68,6 +73,7 @@ ReleaseOutcome BlockPool::release(BlockId block) {
 void BlockPool::set_keyed(BlockId block, bool keyed) {
   QUIRE_CHECK(contains(block) && is_keyed(block) != keyed, "block ", block, keyed ? " is" : " is not", " keyed");
   QUIRE_CHECK(!keyed || ref_count(block) > 0, "block ", block, " is free");
+  ++num_visited_;
   is_keyed_[block.value] = keyed;
   if (ref_count(block) > 0) return;
   remove_idle(block);

@@ -72,6 +72,9 @@ class BlockPool {
   /// References to the block; 0 if it is free or idle.
   std::int32_t ref_count(BlockId block) const;
 
+  /// Entries of blocks that all operations so far have looked at or changed, those of neighbours in a list included.
+  std::uint64_t num_visited() const { return num_visited_; }
+
   /// The first violation of P1..P4, or nullopt. O(num_blocks).
   std::optional<std::string> validate() const;
 
@@ -84,6 +87,7 @@ class BlockPool {
   std::int32_t num_blocks_;
   std::int32_t num_free_;
   std::int32_t num_idle_ = 0;
+  std::uint64_t num_visited_ = 0;
   BlockId first_free_;  ///< kNullBlock: none
   BlockId first_idle_, last_idle_;
   std::vector<std::int32_t> ref_count_;  ///< [num_blocks + 1]

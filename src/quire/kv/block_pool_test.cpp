@@ -126,5 +126,23 @@ TEST(BlockPool, EveryShortSequenceOfOperationsOnATinyPoolAgreesWithCounting) {
   try_all(BlockPool(3), std::vector<int>(4, 0), 5);
 }
 
+/// Entries visited, for each block, by taking half of a pool and giving it back, half of that by way of the idle list.
+double visited_per_block(std::int32_t num_blocks) {
+  BlockPool pool(num_blocks);
+  std::vector<BlockId> held;
+  for (std::int32_t i = 0; i < num_blocks / 2; ++i) held.push_back(pool.allocate());
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    const bool keyed = i % 2 == 0;
+    if (keyed) pool.set_keyed(held[i], true);
+    EXPECT_NE(pool.release(held[i]), ReleaseOutcome::not_held);
+    if (keyed) pool.set_keyed(held[i], false);
+  }
+  return static_cast<double>(pool.num_visited()) / static_cast<double>(held.size());
+}
+
+TEST(BlockPool, TakesAsManyEntriesForABlockOfALargePoolAsOfASmallOne) {
+  EXPECT_EQ(visited_per_block(1'000), visited_per_block(1'000'000));
+}
+
 }  // namespace
 }  // namespace quire

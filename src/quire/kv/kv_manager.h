@@ -114,6 +114,7 @@ struct KvTierCounters {
   std::int32_t frames_total = 0, frames_keyed = 0, frames_private = 0;
   std::int64_t files_known = 0;
   std::int32_t writes_in_flight = 0, reads_in_flight = 0;
+  std::int64_t writes_waiting = 0;  ///< published blocks that are still to be written
 };
 
 /// What it takes to keep the content of some sequences while they are preempted.

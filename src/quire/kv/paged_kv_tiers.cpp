@@ -283,6 +283,7 @@ KvTierCounters PagedKvManager::tier_counters() const {
   counters.files_known = tiers_->files->num_known();
   counters.writes_in_flight = tiers_->files->num_writes();
   counters.reads_in_flight = tiers_->files->num_reads();
+  counters.writes_waiting = tiers_->files->num_waiting();
   return counters;
 }
 

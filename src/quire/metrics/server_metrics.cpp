@@ -60,6 +60,11 @@ struct ServerMetrics::State {
     if (step > 0) counter.Increment(step);
   }
 
+  static void raise(prometheus::Family<Counter>& family, const char* label, const std::vector<LabelledCount>& counts) {
+    for (const auto& [value, count] : counts)
+      raise(family.Add({{label, std::string(value)}}), static_cast<double>(count));
+  }
+
   std::string model;
   prometheus::Registry registry;
   std::mutex mutex;  ///< over raise(): two scrapes at once must not both add the difference
@@ -73,6 +78,19 @@ struct ServerMetrics::State {
   Gauge& kv_table_entries =
       gauge("quire_kv_table_entries", "KV blocks held, counted once for every sequence that holds them.");
   Gauge& kv_unfilled_slots = gauge("quire_kv_unfilled_slots", "Token slots of held KV blocks without a token.");
+  Gauge& ram_blocks = gauge("quire_kv_ram_blocks", "Blocks whose content the RAM tier has.");
+  Gauge& ram_bytes = gauge("quire_kv_ram_bytes", "Size of the RAM tier.");
+  Gauge& files = gauge("quire_kv_files", "Block files that are believed to be there.");
+  Gauge& file_bytes = gauge("quire_kv_file_bytes", "Size of all block files.");
+  Counter& files_removed = counter("quire_kv_files_removed_total", "Block files removed to stay within the budget.");
+  prometheus::Family<Counter>& preemptions_by_kind =
+      counters("quire_preemptions_by_kind_total", "Preemptions by what became of the content.", true);
+  prometheus::Family<Counter>& tier_blocks = counters(
+      "quire_kv_tier_blocks_total", "Blocks stored in, loaded from, lost to and evicted from the RAM tier.", true);
+  prometheus::Family<Counter>& file_reads =
+      counters("quire_kv_file_reads_total", "Block files read, by outcome.", true);
+  prometheus::Family<Counter>& file_writes =
+      counters("quire_kv_file_writes_total", "Block files written, by outcome.", true);
   Gauge& ready = gauge("quire_ready", "1 if new requests are taken, 0 while loading or draining.");
   Gauge& connections = gauge("quire_http_connections", "Open client connections.");
   Counter& steps = counter("quire_engine_steps_total", "Steps of the engine.");
@@ -158,6 +176,15 @@ std::string ServerMetrics::text(const EngineSnapshot& engine) {
     s.blocks_total.Set(static_cast<double>(engine.blocks_total));
     s.kv_table_entries.Set(static_cast<double>(engine.kv_table_entries));
     s.kv_unfilled_slots.Set(static_cast<double>(engine.kv_unfilled_slots));
+    s.ram_blocks.Set(static_cast<double>(engine.ram_blocks));
+    s.ram_bytes.Set(static_cast<double>(engine.ram_bytes));
+    s.files.Set(static_cast<double>(engine.files));
+    s.file_bytes.Set(static_cast<double>(engine.file_bytes));
+    State::raise(s.files_removed, static_cast<double>(engine.files_removed));
+    State::raise(s.preemptions_by_kind, "kind", engine.preemptions_by_kind);
+    State::raise(s.tier_blocks, "what", engine.tier_blocks);
+    State::raise(s.file_reads, "outcome", engine.file_reads);
+    State::raise(s.file_writes, "outcome", engine.file_writes);
     State::raise(s.recomputed_tokens, static_cast<double>(engine.recomputed_tokens));
     State::raise(s.copied_blocks, static_cast<double>(engine.copied_blocks));
     State::raise(s.steps, static_cast<double>(engine.steps));

@@ -5,7 +5,8 @@
 //
 //   gauges      quire_requests_running, quire_requests_waiting, quire_kv_blocks_used, quire_kv_blocks_cached,
 //               quire_kv_blocks, quire_kv_table_entries (blocks counted for every sequence that holds them),
-//               quire_kv_unfilled_slots, quire_http_connections, quire_ready
+//               quire_kv_unfilled_slots, quire_kv_ram_blocks, quire_kv_ram_bytes, quire_kv_files,
+//               quire_kv_file_bytes, quire_http_connections, quire_ready
 //   counters    quire_engine_steps_total, quire_engine_step_seconds_total, quire_prompt_tokens_total,
 //               quire_generated_tokens_total, quire_computed_tokens_total, quire_preemptions_total,
 //               quire_recomputed_tokens_total, quire_kv_copied_blocks_total,
@@ -14,6 +15,10 @@
 //               quire_requests_finished_total{reason = stop | length | cancelled | failed},
 //               quire_requests_refused_total{reason = invalid | overloaded | stopping},
 //               quire_http_requests_total{route, status}, quire_unknown_request_fields_total{route}
+//               quire_preemptions_by_kind_total{kind = swap | recompute_...: sched/preemption.h},
+//               quire_kv_tier_blocks_total{what = stored | loaded | lost | evicted} (the RAM tier's),
+//               quire_kv_file_reads_total{outcome}, quire_kv_file_writes_total{outcome}: kv/tier_changes.h,
+//               quire_kv_files_removed_total (to stay within the budget)
 //   histograms  quire_queue_seconds (submit to first step), quire_prefill_seconds (first step to first token),
 //               quire_decode_seconds (first token to end), quire_time_to_first_token_seconds,
 //               quire_request_seconds (submit to end), quire_inter_token_seconds (as delivered to the server's streams)
@@ -24,8 +29,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace quire::metrics {
+
+/// A counter of a family, by the value of its only label.
+struct LabelledCount {
+  std::string_view label;
+  std::uint64_t count;
+};
 
 /// The engine's own numbers at one moment. Those marked as counters only rise.
 struct EngineSnapshot {
@@ -37,6 +49,9 @@ struct EngineSnapshot {
   std::uint64_t computed_tokens = 0, recomputed_tokens = 0, copied_blocks = 0;                        // counters
   std::uint64_t prefix_queries = 0, prefix_hits = 0, prefix_evictions = 0;                            // counters
   std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_failed = 0;  // counters
+  std::uint64_t ram_blocks = 0, ram_bytes = 0, files = 0, file_bytes = 0;
+  std::uint64_t files_removed = 0;                                                       // a counter
+  std::vector<LabelledCount> preemptions_by_kind, tier_blocks, file_reads, file_writes;  // counters
 };
 
 struct RequestTimes {

@@ -72,6 +72,19 @@ TEST(ServerMetrics, EngineCountersAreTakenOverOnce) {
   EXPECT_EQ(parse_strictly(metrics.text(engine)).samples["quire_engine_steps_total{model=\"m\"}"], 12);
 }
 
+TEST(ServerMetrics, CountsWithALabelAreTakenOverOnce) {
+  ServerMetrics metrics("m");
+  EngineSnapshot engine{
+      .files = 9, .preemptions_by_kind = {{"swap", 3}, {"recompute_no_room", 1}}, .file_reads = {{"done", 5}}};
+  metrics.text(engine);
+  engine.preemptions_by_kind[0].count = 4;
+  Parsed parsed = parse_strictly(metrics.text(engine));
+  EXPECT_EQ(parsed.samples["quire_preemptions_by_kind_total{model=\"m\",kind=\"swap\"}"] +
+                parsed.samples["quire_preemptions_by_kind_total{kind=\"swap\",model=\"m\"}"],
+            4);
+  EXPECT_EQ(parsed.samples["quire_kv_files{model=\"m\"}"], 9);
+}
+
 TEST(ServerMetrics, RequestsAreCountedByRouteAndStatus) {
   ServerMetrics metrics("m");
   metrics.count_http_request("/v1/models", 200);

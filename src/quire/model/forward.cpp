@@ -17,13 +17,13 @@ const float* or_null(const std::vector<float>& values) { return values.empty() ?
 /// One step as seen by one worker.
 class Step {
  public:
-  Step(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvStore& store, const ForwardInput& input)
+  Step(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvMemory memory, const ForwardInput& input)
       : worker_(worker),
         pass_(pass),
         config_(pass.config),
         ops_(ops::vector_ops(pass.tier)),
         scratch_(scratch),
-        store_(store),
+        memory_(memory),
         input_(input),
         num_rows_(static_cast<std::int64_t>(input.tokens.size())) {}
 
@@ -142,7 +142,7 @@ class Step {
     write.v = scratch_.v.as<float>();
     write.k_stride = write.v_stride = config_.num_kv_heads * config_.head_dim;
     write.row_failed = scratch_.row_failed.data();
-    attention::write_kv(worker_, pass_.tier, store_, layer, write);
+    memory_.write(worker_, pass_.tier, layer, write);
 
     attention::AttentionCall call;
     call.chunks = input_.chunks;
@@ -152,7 +152,7 @@ class Step {
     call.num_heads = config_.num_heads;
     call.scale = config_.attention_scale;
     call.window = layer_config.window;
-    attention::paged_attention(worker_, pass_.tier, store_, layer, call, scratch_.attention);
+    memory_.attend(worker_, pass_.tier, layer, call, scratch_.attention);
   }
 
   /// Once the last layer's attention is done only rows whose logits are wanted go on; they move to the front.
@@ -237,7 +237,7 @@ class Step {
   const ModelConfig& config_;
   const ops::VectorOps& ops_;
   Scratch& scratch_;
-  attention::KvStore& store_;
+  const attention::KvMemory memory_;
   const ForwardInput& input_;
   std::int64_t num_rows_;          ///< of the rows that still go on
   bool only_wanted_rows_ = false;  ///< the rows are those of input.logit_rows
@@ -338,9 +338,9 @@ std::size_t Scratch::bytes() const {
   return total + (remainder ? remainder->bytes() : 0);
 }
 
-void run_forward(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvStore& store,
+void run_forward(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvMemory memory,
                  const ForwardInput& input) {
-  Step(worker, pass, scratch, store, input).run();
+  Step(worker, pass, scratch, memory, input).run();
 }
 
 }  // namespace quire::model

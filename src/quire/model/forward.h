@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "quire/attention/paged_attention.h"
+#include "quire/attention/kv_memory.h"
 #include "quire/model/config.h"
 #include "quire/model/model.h"
 #include "quire/model/weights.h"
@@ -90,7 +90,7 @@ struct ForwardPass {
 
 /// Runs the step on the calling worker; every worker of the pool calls it with the same arguments. Before, row_failed
 /// of the step's rows is 0 and prepare() was called.
-void run_forward(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvStore& store,
+void run_forward(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvMemory memory,
                  const ForwardInput& input);
 
 }  // namespace quire::model

@@ -89,7 +89,7 @@ std::size_t Model::scratch_bytes() const {
   return total;
 }
 
-ForwardOutput Model::forward(ThreadPool& pool, attention::KvStore& store, const ForwardInput& input) {
+ForwardOutput Model::forward(ThreadPool& pool, attention::KvMemory memory, const ForwardInput& input) {
   check_input(*this, state_->options, input);
   Scratch& scratch = state_->scratch;
   std::fill_n(scratch.row_failed.begin(), input.tokens.size(), std::uint8_t{0});
@@ -97,12 +97,12 @@ ForwardOutput Model::forward(ThreadPool& pool, attention::KvStore& store, const 
   struct Arguments {
     const ForwardPass& pass;
     Scratch& scratch;
-    attention::KvStore& store;
+    attention::KvMemory memory;
     const ForwardInput& input;
-  } arguments{pass, scratch, store, input};
+  } arguments{pass, scratch, memory, input};
   // One reference, so that std::function holds it without memory of its own.
   pool.run([&arguments](Worker& worker) {
-    run_forward(worker, arguments.pass, arguments.scratch, arguments.store, arguments.input);
+    run_forward(worker, arguments.pass, arguments.scratch, arguments.memory, arguments.input);
   });
   return {std::span(scratch.row_failed).first(input.tokens.size())};
 }

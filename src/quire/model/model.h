@@ -9,8 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "quire/attention/kv_store.h"
-#include "quire/attention/paged_attention.h"
+#include "quire/attention/kv_memory.h"
 #include "quire/base/cpu.h"
 #include "quire/base/ids.h"
 #include "quire/base/result.h"
@@ -64,8 +63,8 @@ class Model {
   const RepackReport& repack() const;  ///< where they came from
   std::size_t scratch_bytes() const;   ///< activations, logits, tables
 
-  /// Runs the step and writes its K and V into the store.
-  ForwardOutput forward(ThreadPool& pool, attention::KvStore& store, const ForwardInput& input);
+  /// Runs the step and writes its K and V into the memory.
+  ForwardOutput forward(ThreadPool& pool, attention::KvMemory memory, const ForwardInput& input);
 
  private:
   struct State;

@@ -4,6 +4,7 @@
 #include "quire/kv/paged_kv_manager.h"
 #include "quire/sched/policy.h"
 #include "quire/sched/preemption.h"
+#include "quire/sched/step_composition.h"
 
 namespace quire {
 namespace {
@@ -94,6 +95,8 @@ Result<void> check_options(const CoreOptions& options) {
   QUIRE_TRY_VOID(check_at_least_one("ageing_steps", options.ageing_steps));
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return fail("option ", policy.error().message);
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return fail("option ", policy.error().message);
+  if (auto composition = parse_step_composition(options.step_composition); !composition)
+    return fail("option ", composition.error().message);
   QUIRE_TRY_VOID(check_kv_manager(options));
   return check_tiers(options);
 }

@@ -21,6 +21,7 @@ struct CoreOptions {
                                       ///< the queue policy (sched/scheduler.h); >= 1
   std::string queue_policy = "fcfs";  ///< sched/policy.h
   std::string victim_policy = "latest-arrived";  ///< sched/policy.h
+  std::string step_composition = "mixed";        ///< sched/step_composition.h
   bool prefix_cache = false;                     ///< find prefixes that were computed before; see kv/kv_manager.h
 
   std::string kv_manager = "paged";  ///< paged, or vattention (kv/vattention_kv_manager.h)

@@ -1,6 +1,6 @@
 // Plan scripts: tests/plans/*.txt hold pools, limits and arrivals, and the exact batch expected at each step.
 //
-//     pool blocks=4 block_size=8 [cache=1]        [queue POLICY]        [victim POLICY]
+//     pool blocks=4 block_size=8 [cache=1]        [queue POLICY]        [victim POLICY]        [steps COMPOSITION]
 //     limits budget=16 rows=4 context=64 watermark=0 [ageing=N]
 //     submit 1 prompt=20 max=3 [stop=TOKEN min=N logits_from=N shared=N salt=N priority=N]     the first `shared`
 //     tokens (all of them unless said) are those of every prompt; then, if it is refused, an indented line: refused
@@ -73,6 +73,7 @@ class ScriptRunner {
   std::vector<std::string> run(const Line& line) {
     if (line.word == "pool") return set_pool(line), std::vector<std::string>{};
     if (line.word == "queue") return options_.queue_policy = line.arguments.at(0), std::vector<std::string>{};
+    if (line.word == "steps") return options_.step_composition = line.arguments.at(0), std::vector<std::string>{};
     if (line.word == "victim") return options_.victim_policy = line.arguments.at(0), std::vector<std::string>{};
     if (line.word == "limits") return set_limits(line), std::vector<std::string>{};
     if (line.word == "submit") return submit(line);

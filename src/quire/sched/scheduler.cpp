@@ -25,6 +25,7 @@ Scheduler::Scheduler(const CoreOptions& options, KvManager& kv)
     : options_(options),
       queue_policy_(*make_queue_policy(options.queue_policy)),
       victim_policy_(*make_victim_policy(options.victim_policy)),
+      composition_(*parse_step_composition(options.step_composition)),
       preemption_mode_(*parse_preemption(options.preemption)),
       served_before_{queue_policy_.get()},
       max_running_rows_(std::min(options.max_rows, options.token_budget)),
@@ -174,9 +175,12 @@ LiveRequest* Scheduler::try_draft() {
   for (const LiveRequest* victim : draft_.victims)
     for (const auto& branch : victim->branches)
       if (branch->memory) kv_.plan_release(*branch->memory);
-  if (LiveRequest* is_short = draft_decodes()) return is_short;
+  const bool prefills_first = composition_ == StepComposition::prefill_first;
+  if (LiveRequest* is_short = prefills_first ? nullptr : draft_decodes()) return is_short;
   collect_prefills();
-  if (draft_.victims.empty()) admit_from_queue();
+  const bool gate_is_open = composition_ != StepComposition::static_gate || running_.empty();
+  if (draft_.victims.empty() && gate_is_open) admit_from_queue();
+  if (prefills_first && draft_.prefills.empty()) return draft_decodes();
   return draft_prefills();
 }
 

@@ -4,11 +4,10 @@
 // A request is one branch, or several that share its prompt: a gang (live_request.h). A gang is one request in the
 // queue and in every policy, and is preempted whole.
 //
-// A step, in this order:
+// A step, in this order (that is step composition "mixed"; step_composition.h has the others):
 //   1. every branch in decode gets a row of one token;
 //   2. running prefills are candidates for the rest of the token budget: prompts, and what branches compute again after
-//   a
-//      preemption;
+//      a preemption;
 //   3. if nothing had to be preempted, requests of the queue join them, in order, while
 //        - the rows that those running may need stay within min(max_rows, token_budget), so that each can advance in
 //          every step, and
@@ -93,6 +92,7 @@
 #include "quire/sched/preemption.h"
 #include "quire/sched/request.h"
 #include "quire/sched/row_result.h"
+#include "quire/sched/step_composition.h"
 
 namespace quire {
 
@@ -244,6 +244,7 @@ class Scheduler {
   const CoreOptions options_;
   const std::unique_ptr<QueuePolicy> queue_policy_;
   const std::unique_ptr<VictimPolicy> victim_policy_;
+  const StepComposition composition_;
   const PreemptionMode preemption_mode_;
   const ServedBefore served_before_;
   const std::int32_t max_running_rows_;

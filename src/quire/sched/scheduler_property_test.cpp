@@ -49,6 +49,7 @@ CoreOptions any_options() {
   options.ageing_steps = *rc::gen::inRange(1, 60);
   options.queue_policy = *rc::gen::elementOf(queue_policy_names());
   options.victim_policy = *rc::gen::elementOf(victim_policy_names());
+  options.step_composition = *rc::gen::elementOf(step_composition_names());
   return options;
 }
 

@@ -84,6 +84,29 @@ std::optional<ApiError> check_post_headers(const HttpRequest& request) {
   return ApiError{.status = 415, .message = "Content-Type: wanted application/json"};
 }
 
+template <class Kind, std::size_t N>
+std::vector<metrics::LabelledCount> labelled(const std::array<std::uint64_t, N>& counts) {
+  std::vector<metrics::LabelledCount> list;
+  for (std::size_t i = 0; i < N; ++i) list.push_back({to_string(static_cast<Kind>(i)), counts[i]});
+  return list;
+}
+
+void add_tiers(const engine::KvStats& kv, metrics::EngineSnapshot& snapshot) {
+  const KvTierCounters& tiers = kv.tiers;
+  snapshot.ram_blocks = static_cast<std::uint64_t>(tiers.frames_keyed);
+  snapshot.ram_bytes = kv.ram_bytes;
+  snapshot.files = static_cast<std::uint64_t>(tiers.files_known);
+  snapshot.file_bytes = kv.file_bytes;
+  snapshot.files_removed = tiers.files_removed;
+  snapshot.preemptions_by_kind = labelled<PreemptionKind>(kv.preemptions_by);
+  snapshot.tier_blocks = {{"stored", tiers.blocks_stored},
+                          {"loaded", tiers.blocks_loaded},
+                          {"lost", tiers.blocks_lost},
+                          {"evicted", tiers.frames_evicted}};
+  snapshot.file_reads = labelled<TransferOutcome>(tiers.reads);
+  snapshot.file_writes = labelled<TransferOutcome>(tiers.writes);
+}
+
 }  // namespace
 
 struct Api::Route {
@@ -203,6 +226,7 @@ void Api::show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
                 .finished_length = stats.finished_length,
                 .finished_cancelled = stats.finished_cancelled,
                 .finished_failed = stats.finished_failed};
+    add_tiers(stats.kv, snapshot);
   }
   exchange->respond(
       {.status = 200, .content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_.text(snapshot)});

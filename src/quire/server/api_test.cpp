@@ -561,7 +561,11 @@ TEST(Api, KvReportSaysWhatTheMemoryIsUsedFor) {
               .unfilled_slots = 32,
               .preempted = 1,
               .copied_blocks = 3,
-              .recomputed_tokens = 17};
+              .recomputed_tokens = 17,
+              .preemptions_by = {2},
+              .ram_bytes = 9000,
+              .file_bytes = 500};
+  stats.kv.tiers = {.blocks_stored = 7, .blocks_loaded = 6, .reads = {4, 1}, .frames_total = 9, .frames_keyed = 5};
   auto exchange = world.send(make_get("/v1/kv"));
   EXPECT_EQ(exchange->response.status, 200);
   EXPECT_EQ(
@@ -572,7 +576,13 @@ TEST(Api, KvReportSaysWhatTheMemoryIsUsedFor) {
       R"("sharing":{"table_entries":25,"saved_blocks":5,"saved_bytes":5000,"saved":0.2,"copied_blocks":3},)"
       R"("prefix_cache":{"enabled":true,"queried_tokens":400,"hit_tokens":100,"hit_rate":0.25,"evicted_blocks":0},)"
       R"("requests":{"running":0,"waiting":0,"preempted":1},)"
-      R"("preemptions":{"total":2,"recomputed_tokens":17}})");
+      R"("preemptions":{"total":2,"recomputed_tokens":17,"by_kind":{"swap":2,"recompute_asked":0,)"
+      R"("recompute_no_tiers":0,"recompute_no_room":0,"recompute_cheaper":0}},)"
+      R"("ram_tier":{"bytes":9000,"blocks":9,"keyed":5,"private":0,"stored_blocks":7,"loaded_blocks":6,)"
+      R"("lost_blocks":0,"evicted_blocks":0},)"
+      R"("file_tier":{"bytes":500,"files":0,"removed_files":0,"writes_waiting":0,"writes_given_up":0,)"
+      R"("writes":{"done":0,"missing":0,"io_error":0,"damaged":0,"mismatch":0,"no_space":0,"timed_out":0},)"
+      R"("reads":{"done":4,"missing":1,"io_error":0,"damaged":0,"mismatch":0,"no_space":0,"timed_out":0}}})");
 }
 
 TEST(Api, MetricsCountByRouteAndStatus) {

@@ -15,7 +15,7 @@ EngineBackend::EngineBackend(engine::Engine& engine, std::int64_t max_waiting) :
   const Tokenizer& tokenizer = engine.tokenizer();
   facts_.vocab_size = tokenizer.vocab_size();
   facts_.context = info.context;
-  facts_.kv_tokens = info.num_blocks * info.block_size;
+  facts_.kv_tokens = info.kv_tokens;
   facts_.max_waiting = max_waiting;
   facts_.max_running = std::max<std::int64_t>(1, info.max_batch_rows);
   facts_.has_chat_template = engine.chat_template() != nullptr;

@@ -10,6 +10,28 @@ double share(Number part, Number whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+void report_outcomes(std::string_view name, const std::array<std::uint64_t, kNumTransferOutcomes>& counts,
+                     json::Writer& w) {
+  w.key(name).begin_object();
+  for (std::size_t i = 0; i < counts.size(); ++i) w.field(to_string(static_cast<TransferOutcome>(i)), counts[i]);
+  w.end_object();
+}
+
+void report_tiers(const engine::KvStats& kv, json::Writer& w) {
+  const KvTierCounters& tiers = kv.tiers;
+  w.key("ram_tier").begin_object();
+  w.field("bytes", kv.ram_bytes).field("blocks", tiers.frames_total).field("keyed", tiers.frames_keyed);
+  w.field("private", tiers.frames_private).field("stored_blocks", tiers.blocks_stored);
+  w.field("loaded_blocks", tiers.blocks_loaded).field("lost_blocks", tiers.blocks_lost);
+  w.field("evicted_blocks", tiers.frames_evicted).end_object();
+  w.key("file_tier").begin_object();
+  w.field("bytes", kv.file_bytes).field("files", tiers.files_known).field("removed_files", tiers.files_removed);
+  w.field("writes_waiting", tiers.writes_waiting).field("writes_given_up", tiers.writes_given_up);
+  report_outcomes("writes", tiers.writes, w);
+  report_outcomes("reads", tiers.reads, w);
+  w.end_object();
+}
+
 }  // namespace
 
 std::string kv_report(const engine::EngineStats& stats) {
@@ -39,7 +61,12 @@ std::string kv_report(const engine::EngineStats& stats) {
   w.key("requests").begin_object();
   w.field("running", stats.running).field("waiting", stats.waiting).field("preempted", kv.preempted).end_object();
   w.key("preemptions").begin_object();
-  w.field("total", stats.preemptions).field("recomputed_tokens", kv.recomputed_tokens).end_object();
+  w.field("total", stats.preemptions).field("recomputed_tokens", kv.recomputed_tokens);
+  w.key("by_kind").begin_object();
+  for (std::size_t i = 0; i < kv.preemptions_by.size(); ++i)
+    w.field(to_string(static_cast<PreemptionKind>(i)), kv.preemptions_by[i]);
+  w.end_object().end_object();
+  report_tiers(kv, w);
   w.end_object();
   return out;
 }

@@ -122,7 +122,7 @@ std::string EngineSystem::description() const {
   const CoreOptions& options = core_->options();
   return cat("Quire: ", options.num_blocks, " blocks of ", options.block_size, ", budget ", options.token_budget,
              ", rows ", options.max_rows, ", queue ", options.queue_policy, ", victim ", options.victim_policy,
-             options.prefix_cache ? ", prefix cache" : "");
+             ", steps ", options.step_composition, options.prefix_cache ? ", prefix cache" : "");
 }
 
 }  // namespace quire

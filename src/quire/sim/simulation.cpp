@@ -27,6 +27,7 @@ class Run {
     upcoming_ = source_.next();
     while (upcoming_ || system_.has_work()) {
       submit_arrived();
+      if (now_ns_ >= options_.stop_ns) break;
       if (!system_.has_work()) {
         if (!upcoming_) break;
         now_ns_ = std::max(now_ns_, upcoming_->arrival_ns);

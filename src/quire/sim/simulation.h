@@ -34,11 +34,12 @@ struct StepSample {
 
 struct SimulationOptions {
   std::uint64_t max_steps = ~std::uint64_t{0};
-  std::size_t max_samples = 4096;            ///< kept; when there are more, every second one goes
-  std::size_t max_records = 0;               ///< requests, the first that end, kept one by one for reports
-  bool digests_plans = false;                ///< SimulationResult::digest covers every plan, not only times
-  std::uint64_t begin_ns = 0;                ///< means over steps count from here
-  std::uint64_t end_ns = ~std::uint64_t{0};  ///< and to here
+  std::size_t max_samples = 4096;             ///< kept; when there are more, every second one goes
+  std::size_t max_records = 0;                ///< requests, the first that end, kept one by one for reports
+  bool digests_plans = false;                 ///< SimulationResult::digest covers every plan, not only times
+  std::uint64_t begin_ns = 0;                 ///< means over steps count from here
+  std::uint64_t end_ns = ~std::uint64_t{0};   ///< and to here
+  std::uint64_t stop_ns = ~std::uint64_t{0};  ///< no step begins later; what lives then is left unfinished
   /// Stops early once the mean normalised latency must exceed this (s/token), given so many requests; 0: never.
   double hopeless_latency = 0;
   std::uint64_t expected_requests = 0;

@@ -1,8 +1,10 @@
 // Every physical block over time, and below it the pool at one moment, which a slider moves and a button plays.
 const kFrames = 240;
+// Those that no state has.
+const kOwnerSeries = [0, 1, 2, 3, 6, 7];
 
 function runColour(figure, state, owner) {
-  if (figure.colouring === "owner" && owner > 0 && figure.data.states[state] === "used") return figure.ownerColours[owner % kNumSeriesColours];
+  if (figure.colouring === "owner" && owner > 0 && figure.data.states[state] === "used") return figure.ownerColours[owner % kOwnerSeries.length];
   return figure.stateColours[state];
 }
 
@@ -58,9 +60,9 @@ function showMoment(figure, seconds) {
 function drawFilm(figure) {
   const { data, blocks } = figure;
   figure.stateColours = data.states.map(stateColour);
-  figure.ownerColours = Array.from({ length: kNumSeriesColours }, (_, i) => seriesColour(i));
+  figure.ownerColours = kOwnerSeries.map(seriesColour);
   timelineChart(figure, {
-    endSeconds: figure.endSeconds, yAxis: { label: "block", unit: "" }, yRange: [0, Math.max(blocks.length, 1)],
+    timeRange: [0, figure.endSeconds], yAxis: { label: "block", unit: "" }, yRange: [0, Math.max(blocks.length, 1)],
     yTick: (value) => (Number.isInteger(value) ? kWhole.format(value * data.every) : ""),
     paint: (ctx, x, y) => paintFilm(figure, ctx, x, y),
     cursor: () => ({ x: figure.seconds, low: figure.block, high: figure.block === undefined ? undefined : figure.block + 1 }),

@@ -33,6 +33,13 @@ function span(data, axis) {
   return low <= high ? [low, high] : [0, 1];
 }
 
+// The x of all points, if they are so few that each can have its tick.
+function fewPlaces(data) {
+  if (data.series.some((series) => series.draw !== "line" || series.y.length > 8)) return null;
+  const places = [...new Set(data.series.flatMap((series) => series.x || data.series[0].x))];
+  return places.length <= 8 ? places.sort((a, b) => a - b) : null;
+}
+
 function limitDatasets(figure) {
   const [low, high] = span(figure.data, "x");
   return figure.data.limits.map((limit) => ({
@@ -148,7 +155,12 @@ function drawLines(figure) {
   options.scales.y.stacked = data.stacked;
   if (!data.y.log) options.scales.y.beginAtZero = true;
   const [low, high] = span(data, "x");
-  if (!data.x.log && low < high) Object.assign(options.scales.x, { min: low, max: high });
+  if (low < high) Object.assign(options.scales.x, { min: low, max: high });
+  const few = fewPlaces(data);
+  if (few) {
+    options.scales.x.ticks.callback = axisTick(data.x);
+    options.scales.x.afterBuildTicks = (scale) => { scale.ticks = few.map((value) => ({ value })); };
+  }
   options.scales.marks = { display: false, min: 0, max: 1, position: "right" };
   // Limits lie on the same scale without being stacked on the series.
   const highest = Math.max(0, ...data.limits.map((limit) => limit.y));

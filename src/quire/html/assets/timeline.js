@@ -31,22 +31,23 @@ function fillBox(ctx, left, top, right, bottom) {
 }
 
 // paint(ctx, x, y) fills the body; x and y turn values into pixels. cursor: {x, low, high} in values, or null.
-function timelineChart(figure, { endSeconds, yAxis, yRange, yTick, paint, cursor }) {
+function timelineChart(figure, { timeRange, yAxis, yRange, yTick, paint, cursor }) {
   const options = commonOptions({ label: "time", unit: "s" }, yAxis);
-  Object.assign(options.scales.x, { min: 0, max: endSeconds });
+  Object.assign(options.scales.x, { min: timeRange[0], max: timeRange[1] });
   Object.assign(options.scales.y, { min: yRange[0], max: yRange[1], reverse: true });
   options.scales.y.ticks.precision = 0;
   options.scales.y.ticks.callback = yTick;
   options.scales.y.grid.display = false;
   options.plugins.tooltip.enabled = false;
   options.events = [];
-  let kept = null;
+  let kept = null, keptSize = "";
   const body = {
     id: "body",
     beforeDatasetsDraw(chart) {
       const { ctx, chartArea, scales } = chart, ratio = chart.currentDevicePixelRatio;
       const width = Math.max(1, Math.round(chartArea.width)), height = Math.max(1, Math.round(chartArea.height));
-      if (!kept || kept.width !== width * ratio || kept.height !== height * ratio) {
+      if (keptSize !== `${width} ${height} ${ratio}`) {
+        keptSize = `${width} ${height} ${ratio}`;
         kept = element("canvas", { width: Math.ceil(width * ratio), height: Math.ceil(height * ratio) });
         const under = kept.getContext("2d");
         under.scale(ratio, ratio);

@@ -1,0 +1,185 @@
+#include "sim_page.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "quire/base/cat.h"
+#include "table.h"
+
+namespace quire::cli {
+namespace {
+
+/// As a shell takes it.
+std::string quoted(const std::string& word) {
+  if (!word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+") ==
+          std::string::npos) {
+    return word;
+  }
+  std::string out = "'";
+  for (const char c : word) c == '\'' ? out += "'\\''" : out += c;
+  return out + "'";
+}
+
+/// The command and the flags that were given, in the order of --help; not where the results go.
+std::string command_line(const CLI::App& command) {
+  std::string out;
+  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
+    out = out.empty() ? app->get_name() : cat(app->get_parent() == nullptr ? "quire" : app->get_name(), " ", out);
+  }
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || name == "--html" || name == "--json") continue;
+    if (!option->get_positional()) out += " " + name;
+    for (const std::string& word : option->results()) {
+      if (option->get_expected_max() > 0) out += " " + quoted(word);
+    }
+  }
+  return out;
+}
+
+double seconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+double two_digits(double number) { return std::round(number * 100) / 100; }
+
+html::StepEvent as_event(const StepSample& sample) {
+  const auto count = [](std::int64_t number) { return static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0)); };
+  html::StepEvent step{.begin_ns = sample.begin_ns, .end_ns = sample.end_ns};
+  step.prefill_tokens = count(sample.prefill_tokens);
+  step.decode_tokens = count(sample.decode_tokens);
+  step.running = count(sample.num_running);
+  step.waiting = count(sample.num_waiting);
+  step.slots = {.written = count(sample.memory.written_slots),
+                .reserved = count(sample.memory.reserved_slots),
+                .unused = count(sample.memory.unused_slots),
+                .rounding = count(sample.memory.rounding_slots)};
+  return step;
+}
+
+void append_request(std::vector<html::RequestEvent>& events, const RequestRecord& record) {
+  using Kind = html::RequestEventKind;
+  const auto tell = [&](Kind kind, std::uint64_t ns, std::int32_t tokens) {
+    events.push_back({.kind = kind, .request = record.id, .ns = ns, .tokens = static_cast<std::uint64_t>(tokens)});
+  };
+  tell(Kind::queued, record.arrival_ns, record.prompt_tokens);
+  tell(Kind::started, record.start_ns, 0);
+  tell(Kind::first_token, record.first_token_ns, 0);
+  for (const std::uint64_t ns : record.preempted_ns) tell(Kind::preempted, ns, 0);
+  tell(Kind::finished, record.finish_ns, record.output_tokens);
+}
+
+/// Of a histogram of nanoseconds: a point for each per mille.
+html::Series cdf_of(std::string name, const Histogram& ns) {
+  html::Series series{std::move(name), html::Draw::steps, {}, {}};
+  if (ns.count() == 0) return series;
+  for (std::uint32_t per_mille = 1; per_mille <= 1000; ++per_mille) {
+    series.x.push_back(seconds(ns.quantile(per_mille)));
+    series.y.push_back(static_cast<double>(per_mille) / 10);
+  }
+  return series;
+}
+
+html::Chart latency_chart(std::string title, std::string summary, const std::vector<SimulationResult>& all,
+                          Histogram SimulationResult::*of) {
+  html::LineChart chart{.x = {"time", "s", html::Scale::logarithmic}, .y = {"share", "%"}};
+  for (const SimulationResult& found : all) {
+    html::Series series = cdf_of(found.system, found.*of);
+    if (series.x.empty()) continue;
+    if (series.x.front() <= 0) chart.x.scale = html::Scale::linear;
+    chart.series.push_back(std::move(series));
+  }
+  return {std::move(title), std::move(summary), std::move(chart)};
+}
+
+html::Comparison side_by_side(const std::vector<SimulationResult>& all) {
+  html::Comparison comparison{"system", {}, {}};
+  const auto metric = [&](std::string name, std::string unit, html::Better better, auto of) {
+    html::Metric& added = comparison.metrics.emplace_back(html::Metric{std::move(name), std::move(unit), better, {}});
+    for (const SimulationResult& found : all) added.values.push_back(of(found));
+  };
+  using html::Better;
+  using R = const SimulationResult&;
+  for (const SimulationResult& found : all) comparison.contenders.push_back(found.system);
+  metric("output", "tokens/s", Better::higher,
+         [](R r) { return r.end_ns == 0 ? 0 : two_digits(static_cast<double>(r.output_tokens) / seconds(r.end_ns)); });
+  metric("requests at once, mean", "", Better::higher, [](R r) { return two_digits(r.memory.mean(r.memory.running)); });
+  metric("memory written", "%", Better::higher, [](R r) { return two_digits(100 * r.memory.share(r.memory.written)); });
+  metric("first token, p95", "s", Better::lower, [](R r) { return seconds(r.ttft_ns.quantile(950)); });
+  metric("between tokens, p99", "s", Better::lower, [](R r) { return seconds(r.inter_token_ns.quantile(990)); });
+  metric("end to end, p95", "s", Better::lower, [](R r) { return seconds(r.end_to_end_ns.quantile(950)); });
+  metric("preemptions", "", Better::neither, [](R r) { return static_cast<double>(r.num_preemptions); });
+  metric("refused", "requests", Better::lower, [](R r) { return static_cast<double>(r.num_refused); });
+  return comparison;
+}
+
+html::Section latencies(const std::vector<SimulationResult>& all) {
+  html::Section section{.heading = "Latencies", .text = {"Of all requests, from their arrival on."}};
+  section.charts = {
+      latency_chart("First token", "Time from arrival to the first token.", all, &SimulationResult::ttft_ns),
+      latency_chart("Between tokens", "Time between two tokens of a request.", all, &SimulationResult::inter_token_ns),
+      latency_chart("End to end", "Time from arrival to the last token.", all, &SimulationResult::end_to_end_ns)};
+  return section;
+}
+
+void append_sections(html::Page& page, const SimulationResult& found, bool is_one_of_several) {
+  const html::RunEvents run = run_events(found);
+  for (html::Section section : {html::memory_section(run), html::request_section(run)}) {
+    if (section.charts.empty()) continue;
+    if (is_one_of_several) section.heading = cat(found.system, ": ", section.heading);
+    page.sections.push_back(std::move(section));
+  }
+}
+
+}  // namespace
+
+html::RunEvents run_events(const SimulationResult& found) {
+  html::RunEvents run;
+  run.header.name = found.system;
+  for (const StepSample& sample : found.samples) {
+    run.steps.push_back(as_event(sample));
+    run.header.total_slots = static_cast<std::uint64_t>(std::max<std::int64_t>(sample.memory.pool_slots, 0));
+  }
+  for (const RequestRecord& record : found.records) append_request(run.requests, record);
+  return run;
+}
+
+html::Page simulations_page(const SimFlags& flags, const std::vector<SimulationResult>& all) {
+  html::Page page = page_head(flags, "Quire simulation");
+  if (all.empty()) return page;
+  const SimulationResult& first = all.front();
+  page.subtitle = cat(grouped(first.num_requests), " requests in virtual time on ", all.size(),
+                      all.size() == 1 ? " system" : " systems");
+  page.facts.push_back({"cost", first.cost});
+  if (all.size() > 1) {
+    page.sections.push_back({.heading = "Side by side"});
+    page.sections.back().charts.push_back(
+        {"Systems side by side", "The same requests, in the same order, on each system.", side_by_side(all)});
+  }
+  page.sections.push_back(latencies(all));
+  for (const SimulationResult& found : all) append_sections(page, found, all.size() > 1);
+  if (!first.records.empty() && first.records.size() < first.num_finished) {
+    page.notes.push_back(cat("Requests one by one are the first ", grouped(first.records.size()), " of ",
+                             grouped(first.num_finished), " that ended."));
+  }
+  return page;
+}
+
+html::Page page_head(const SimFlags& flags, std::string title) {
+  html::Page page{.title = std::move(title), .version = QUIRE_VERSION, .seed = flags.seed};
+  if (flags.command != nullptr) page.command = command_line(*flags.command);
+  return page;
+}
+
+Result<void> write_sim_page(const SimFlags& flags, const html::Page& page) {
+  if (flags.html_path.empty()) return {};
+  QUIRE_TRY(const std::string text, html::render(page));
+  std::ofstream out(flags.html_path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) return fail(flags.html_path, ": ", std::strerror(errno));
+  return {};
+}
+
+}  // namespace quire::cli
