@@ -144,7 +144,8 @@ TEST(Beams, ReturnWithinMaxTokensBesideAStopString) {
   auto engine = open({.model_path = model.path(), .threads = 2, .kv_memory_bytes = 8 << 20});
   GenerateRequest request = search_of(2, 10, {.width = 2, .num_returned = 2});
   request.stop = {"e", "a"};
-  for (const Collected& answer : run_branches(*engine, {request})[0]) EXPECT_LE(answer.tokens.size(), 10u);
+  const auto answers = run_branches(*engine, {request})[0];
+  for (const Collected& answer : answers) EXPECT_LE(answer.tokens.size(), 10u);
 }
 
 // B33: beam search wider than 10 was refused.
