@@ -16,13 +16,15 @@ std::int32_t width_of(const CoreRequest& request) {
   return request.beams ? request.beams->width : request.num_branches;
 }
 
-/// As asked for; or, by trying, the most with which the prompt's full blocks and those of each branch fit the pool.
+/// As asked for; or, by trying, the most with which the prompt's shared blocks and those of each branch fit the pool.
 std::int64_t max_tokens_of(const CoreRequest& request, const CoreOptions& options) {
   if (request.max_tokens) return *request.max_tokens;
-  const std::int64_t size = options.block_size, prompt = prompt_size(request);
+  const GroupGeometry geometry = options.geometry();
+  const std::int64_t prompt = prompt_size(request);
+  const std::int64_t shared = geometry.has_windows() ? 0 : prompt / options.block_size;
   std::int64_t count = 0;
   while (prompt + count < options.context_tokens &&
-         prompt / size + width_of(request) * ((prompt % size + count + 1 + size - 1) / size) <= options.num_blocks)
+         shared + width_of(request) * (geometry.blocks_for(prompt + count + 1) - shared) <= options.num_blocks)
     ++count;
   return count;
 }
@@ -46,7 +48,7 @@ OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& option
   OracleAnswer answer{{}, FinishReason::length};
   std::vector<TokenId> all = request.prompt;
   while (static_cast<std::int64_t>(answer.tokens.size()) < max_tokens) {
-    const TokenId token = shadow_token(request.salt, all, vocabulary, branch);
+    const TokenId token = shadow_token(request.salt, all, vocabulary, options.layer_groups, branch);
     if (stops_at(request, token, static_cast<std::int64_t>(answer.tokens.size())))
       return {answer.tokens, FinishReason::stop_token, token};
     answer.tokens.push_back(token);
@@ -77,7 +79,8 @@ std::vector<OracleAnswer> oracle_beams(const CoreRequest& request, const CoreOpt
     for (std::size_t parent = 0; parent < live.size(); ++parent) {
       std::vector<TokenId> tokens = request.prompt;
       tokens.insert(tokens.end(), live[parent].tokens.begin(), live[parent].tokens.end());
-      for (const Candidate& candidate : shadow_candidates(request.salt, tokens, vocabulary, vocabulary))
+      for (const Candidate& candidate :
+           shadow_candidates(request.salt, tokens, vocabulary, options.layer_groups, vocabulary))
         all.push_back({live[parent].sum + double{candidate.logprob}, parent, candidate.token});
     }
     std::sort(all.begin(), all.end(), [](const Continuation& a, const Continuation& b) {
@@ -121,7 +124,7 @@ ShadowRun::ShadowRun(const CoreOptions& options, std::int32_t vocabulary, const 
       vocabulary_(vocabulary),
       identity_{hasher, {}},
       core_(*EngineCore::create(options, &log_, identity_)),
-      executor_(options.num_blocks, options.block_size, vocabulary, options.kv_ram_frames) {}
+      executor_(options.num_blocks, options.geometry(), vocabulary, options.kv_ram_frames) {}
 
 void ShadowRun::note(std::string text) {
   if (!problem_) problem_ = cat("step ", num_steps_, ": ", text);
@@ -397,7 +400,8 @@ double ShadowRun::score_of(const CoreRequest& request, const OracleAnswer& beam)
   if (beam.reason == FinishReason::stop_token) path.push_back(beam.stop_token);
   double sum = 0;
   for (TokenId token : path) {
-    for (const Candidate& candidate : shadow_candidates(request.salt, all, vocabulary_, vocabulary_))
+    for (const Candidate& candidate :
+         shadow_candidates(request.salt, all, vocabulary_, options_.layer_groups, vocabulary_))
       if (candidate.token == token) sum += double{candidate.logprob};
     all.push_back(token);
   }

@@ -52,7 +52,7 @@ std::int32_t LiveRequest::num_outputs() const {
 std::int64_t LiveRequest::blocks_to_take(const KvManager& kv) const {
   std::int64_t num_blocks = 0;
   for (const auto& branch : branches) {
-    const std::int64_t num_held = branch->memory ? kv.blocks_for(branch->computed) : kv.whole_blocks(branch->fork_at);
+    const std::int64_t num_held = branch->memory ? kv.blocks_held(branch->computed) : kv.whole_blocks(branch->fork_at);
     num_blocks += kv.blocks_for(branch->num_tokens()) - num_held + branch->tail_copies;
   }
   // The first fork: all branches but one copy what the prompt leaves unfilled.
@@ -65,7 +65,7 @@ std::int64_t LiveRequest::blocks_held(const KvManager& kv) const {
   std::int64_t num_blocks = 0;
   std::int64_t num_holders = 0;
   for (const auto& branch : branches) {
-    num_blocks += kv.blocks_for(branch->computed);
+    num_blocks += kv.blocks_held(branch->computed);
     num_holders += branch->memory ? 1 : 0;
   }
   return num_holders < 2 ? num_blocks : num_blocks - (num_holders - 1) * prompt_blocks;
@@ -87,7 +87,7 @@ void LiveRequest::choose_sources() {
     branch.source = nullptr;
     branch.fork_at = 0;
     branch.looked_up = false;
-    if (branch.memory) continue;
+    if (branch.memory || resumes_apart) continue;
     for (std::size_t j = 0; j < branches.size(); ++j) {
       const Branch& other = *branches[j];
       if (j == i || (j > i && !other.memory)) continue;
@@ -97,6 +97,11 @@ void LiveRequest::choose_sources() {
       branch.fork_at = common;
     }
   }
+}
+
+bool LiveRequest::is_prefilling() const {
+  return std::any_of(branches.begin(), branches.end(),
+                     [](const auto& branch) { return branch->memory && branch->remaining() > 1; });
 }
 
 }  // namespace quire

@@ -63,6 +63,7 @@ struct LiveRequest {
   std::int32_t num_branches = 1;   ///< at most at a time: as asked for, or the beam width
   std::int64_t prompt_blocks = 0;  ///< whole ones, which the branches share
   std::int64_t largest_need = 0;   ///< blocks_needed()
+  bool resumes_apart = false;      ///< layers have windows, which are gone behind a source's end: no sources
   std::optional<BeamSearch> search;
   bool has_forked = false;                        ///< its branches are more than a promise; true from the start for one
   std::vector<std::unique_ptr<Branch>> branches;  ///< live ones, by index; not empty
@@ -94,6 +95,8 @@ struct LiveRequest {
 
   /// Gives every branch without memory its source, or none if it has to start by itself.
   void choose_sources();
+  /// A branch with memory has more to compute than its last token.
+  bool is_prefilling() const;
 };
 
 /// Branches that the request may have at a time.

@@ -5,6 +5,7 @@
 
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
+#include "quire/base/checked.h"
 #include "quire/sched/prefill_share.h"
 
 namespace quire {
@@ -83,6 +84,7 @@ std::optional<Refusal> Scheduler::submit(CoreRequest request) {
       static_cast<std::int32_t>(tokens_that_fit(options_, kv_, prompt_tokens, live->num_branches)));
   live->min_tokens = request.min_tokens;
   live->prompt_blocks = kv_.whole_blocks(prompt_tokens);
+  live->resumes_apart = options_.geometry().has_windows();
   live->largest_need = blocks_needed(kv_, prompt_tokens, live->max_tokens, live->num_branches);
   live->has_forked = live->num_branches == 1 && !request.beams;
   if (request.beams)
@@ -136,7 +138,7 @@ void Scheduler::look_up_prefixes() {
     LiveRequest& request = *found->second;
     if (request.state == RequestState::running) continue;
     const std::int32_t num_tokens = cached_tokens(request);
-    num_blocks += kv_.blocks_for(num_tokens);
+    num_blocks += ceil_div(num_tokens, options_.block_size);
     if (num_tokens == request.view.cached_tokens) continue;
     queue_.erase(&request);
     request.view.cached_tokens = num_tokens;
@@ -197,7 +199,7 @@ bool Scheduler::draft_start(Prefill& prefill, SequenceId sequence, std::int32_t 
     return hit.num_tokens > 0 ? kv_.plan_start(sequence, hit, end) : kv_.plan_reserve(sequence, end);
   };
   bool fits = plan();
-  if (!fits && hit.is_source_idle) {
+  if (!fits && hit.num_idle_sources > 0) {
     hit.drop_copy(options_.block_size);
     fits = plan();
   }
@@ -238,11 +240,13 @@ void Scheduler::collect_starts(LiveRequest& request) {
     const bool may_look =
         !request.search && !request.is_exempt() && !branch->looked_up && request.prompt_blocks <= room;
     if (branch->source && !may_look) continue;
+    if (!branch->source && request.is_prefilling()) return;  // what that computes may be found
     PrefixHit hit = match(request, *branch);
     branch->looked_up = branch->source && hit.num_tokens <= branch->fork_at;
     if (branch->looked_up) continue;
     if (branch->source) room -= request.prompt_blocks;
     draft_.prefills.push_back({&request, branch.get(), std::move(hit)});
+    if (!branch->source) return;
   }
 }
 
@@ -322,16 +326,15 @@ void Scheduler::admit_from_queue() {
       if (++num_passed_over > kMaxPassedOver) return;
       continue;
     }
-    const std::int64_t needed =
-        request->blocks_to_take(kv_) - static_cast<std::int64_t>(hit.blocks.size()) + hit.num_idle_blocks;
+    const std::int64_t needed = request->blocks_to_take(kv_) - hit.num_saved_blocks;
     const std::int64_t room = free_blocks - (num_rows > 0 ? watermark_blocks_ : 0);
     if (needed > room) return;
-    if (hit.is_source_idle && needed == room) hit.drop_copy(options_.block_size);
+    if (needed + hit.num_idle_sources > room) hit.drop_copy(options_.block_size);
     if (request->is_exempt()) {
       exempt_room -= request->largest_need;
       if (exempt_room < 0) return;
     }
-    free_blocks -= needed + (hit.is_source_idle ? 1 : 0);
+    free_blocks -= needed + hit.num_idle_sources;
     num_rows += request->rows();
     draft_.prefills.push_back({request, &request->root(), std::move(hit)});
   }

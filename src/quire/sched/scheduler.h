@@ -31,19 +31,20 @@
 //
 // Why everybody ends. A request of P prompt tokens whose n branches (or beams) generate G tokens each computes at most
 // P + n G tokens, and its tables name at most
-//     largest need = floor(P / B) + n ceil((P mod B + G) / B)      blocks
-// at a time: its branches share the prompt's full blocks, since they come from one table, and none is longer than P +
-// G. A branch that resumes from the prefix cache apart from its siblings may name floor(P / B) more; it does so only if
-// the pool has room for that beside the largest need, and never if the request is exempt. The largest need is compared
-// with the pool when the request is submitted, and its rows with what a step may have. So one request alone always
-// fits.
+//     largest need = shared + n (blocks_for(P + G) - shared)      blocks
+// at a time, where shared are the prompt's whole blocks: its branches share these, since they come from one table, and
+// none is longer than P + G; KvManager::blocks_for bounds what a sequence holds at once while it grows, also where
+// windows pass. With windows nothing counts as shared, since branches resume each for itself. A branch that resumes
+// from the prefix cache apart from its siblings may name the shared ones again; it does so only if the pool has room
+// for that beside the largest need, and never if the request is exempt. The largest need is compared with the pool when
+// the request is submitted, and its rows with what a step may have. So one request alone always fits.
 //
 // A request preempted kMaxPreemptions times is exempt: it comes first in the queue and is no victim any more. It
 // resumes only when the largest needs of it and of the other exempt ones running fit the pool together, so exempt
 // requests never run short of each other. So as long as there is work each step has a row: of a running request either
 // all live branches are at their ends and in decode, or one of them has something to prefill, since sources do not form
-// circles. Each row makes progress, and every request is computed at most kMaxPreemptions + 1 times: with need = P + n
-// G work ends within the sum of (kMaxPreemptions + 1) * need steps.
+// circles. Each row makes progress, and every request is computed at most kMaxPreemptions + 1 times: with need = n (P +
+// G) work ends within the sum of (kMaxPreemptions + 1) * need steps.
 //
 // Ageing: nobody starves, whatever the policies and whatever arrives later. Once a request has been live for more than
 // options.ageing_steps steps it is aged: it comes behind the exempt ones and before all others, in the queue and among
@@ -185,7 +186,6 @@ class Scheduler {
   // scheduler_branches.cpp
   void commit_row(const PlanRow& row, const RowResult& result);
   void fail_row(LiveRequest& request, const Branch& branch);
-  void publish(const LiveRequest& request, Branch& branch);
   void commit_tokens(LiveRequest& request, Branch& branch, const RowResult& result);
   void fork_samples(LiveRequest& request, std::span<const Candidate> tokens);
   std::optional<BranchFinished> take_token(LiveRequest& request, Branch& branch, TokenId token);
@@ -193,7 +193,7 @@ class Scheduler {
   void note_searching(const LiveRequest& request);
   void advance_beams(LiveRequest& request);
   void replace_beams(LiveRequest& request, const std::vector<BeamChild>& children);
-  std::unique_ptr<Branch> fork_beam(const Branch& parent);
+  std::unique_ptr<Branch> fork_branch(const Branch& parent);
   void end_search(LiveRequest& request);
   void end_beam(LiveRequest& request, const Branch& beam, FinishReason reason);
   void end_request(LiveRequest& request, FinishReason reason);

@@ -37,7 +37,7 @@ void Scheduler::commit_row(const PlanRow& row, const RowResult& result) {
   branch.tail_copies = 0;
   branch.ever_computed = std::max(branch.ever_computed, row.end());
   branch.logits_begin = std::max(branch.logits_begin, row.end());
-  publish(*request, branch);
+  kv_.publish(*branch.memory, branch.chain, std::span(branch.tokens).first(static_cast<std::size_t>(row.end())));
   fork_those_due(*request);
   if (row.samples)
     commit_tokens(*request, branch, result);
@@ -53,12 +53,6 @@ void Scheduler::fail_row(LiveRequest& request, const Branch& branch) {
         {request.view.request, branch.index, FinishReason::failed, TokenId{-1}, request.num_generated_by(branch)});
   remove(request, branch);
   note_searching(request);
-}
-
-/// Of a search the prompt only: most of what beams compute is thrown away, and would drive out what others may find.
-void Scheduler::publish(const LiveRequest& request, Branch& branch) {
-  const std::int32_t end = request.search ? std::min(branch.computed, request.view.prompt_tokens) : branch.computed;
-  kv_.publish(*branch.memory, branch.chain, std::span(branch.tokens).first(static_cast<std::size_t>(end)));
 }
 
 // -- samples --
@@ -79,10 +73,8 @@ void Scheduler::fork_samples(LiveRequest& request, std::span<const Candidate> to
   request.has_forked = true;
   const Branch& first = request.root();
   for (std::int32_t k = 1; k < request.num_branches; ++k) {
-    auto branch = std::make_unique<Branch>(first);
-    branch->index = k;
-    fork_memory(*branch, *first.memory, first.computed);
-    request.branches.push_back(std::move(branch));
+    request.branches.push_back(fork_branch(first));
+    request.branches.back()->index = k;
   }
   std::vector<std::pair<const Branch*, BranchFinished>> ended;
   for (std::size_t k = 0; k < tokens.size(); ++k) {
@@ -143,7 +135,7 @@ void Scheduler::replace_beams(LiveRequest& request, const std::vector<BeamChild>
   for (const BeamChild& child : children) {
     const auto b = static_cast<std::size_t>(child.parent);
     advanced.steps.push_back({beams[b]->index, child.token});
-    next.push_back(--children_left[b] == 0 ? std::move(beams[b]) : fork_beam(*beams[b]));
+    next.push_back(--children_left[b] == 0 ? std::move(beams[b]) : fork_branch(*beams[b]));
     next.back()->tokens.push_back(child.token);
     next.back()->sum = child.sum;
     next.back()->candidates.clear();
@@ -153,12 +145,8 @@ void Scheduler::replace_beams(LiveRequest& request, const std::vector<BeamChild>
   events_.push_back(std::move(advanced));
 }
 
-std::unique_ptr<Branch> Scheduler::fork_beam(const Branch& parent) {
-  auto child = std::make_unique<Branch>();
-  child->tokens = parent.tokens;
-  child->logits_begin = parent.logits_begin;
-  child->ever_computed = parent.ever_computed;
-  child->chain.salt = parent.chain.salt;
+std::unique_ptr<Branch> Scheduler::fork_branch(const Branch& parent) {
+  auto child = std::make_unique<Branch>(parent);
   fork_memory(*child, *parent.memory, parent.computed);
   return child;
 }
