@@ -19,12 +19,15 @@ std::int32_t width_of(const CoreRequest& request) {
 /// As asked for; or, by trying, the most with which the prompt's shared blocks and those of each branch fit the pool.
 std::int64_t max_tokens_of(const CoreRequest& request, const CoreOptions& options) {
   if (request.max_tokens) return *request.max_tokens;
-  const GroupGeometry geometry = options.geometry();
+  const bool has_places = options.is_vattention();
+  const auto blocks_for = [&](std::int64_t n) {
+    return has_places ? options.page_groups().groups_for(n) : options.geometry().blocks_for(n);
+  };
   const std::int64_t prompt = prompt_size(request);
-  const std::int64_t shared = geometry.has_windows() ? 0 : prompt / options.block_size;
+  const std::int64_t shared = has_places || options.geometry().has_windows() ? 0 : prompt / options.block_size;
   std::int64_t count = 0;
-  while (prompt + count < options.context_tokens &&
-         shared + width_of(request) * (geometry.blocks_for(prompt + count + 1) - shared) <= options.num_blocks)
+  while (prompt + count < std::min<std::int64_t>(options.context_tokens, options.pool_tokens()) &&
+         shared + width_of(request) * (blocks_for(prompt + count + 1) - shared) <= options.num_blocks)
     ++count;
   return count;
 }
@@ -124,7 +127,9 @@ ShadowRun::ShadowRun(const CoreOptions& options, std::int32_t vocabulary, const 
       vocabulary_(vocabulary),
       identity_{hasher, {}},
       core_(*EngineCore::create(options, &log_, identity_)),
-      executor_(options.num_blocks, options.geometry(), vocabulary, options.kv_ram_frames) {}
+      executor_(options.num_blocks, options.geometry(), vocabulary, options.kv_ram_frames) {
+  if (options.is_vattention()) executor_.use_places(options.vattention());
+}
 
 void ShadowRun::note(std::string text) {
   if (!problem_) problem_ = cat("step ", num_steps_, ": ", text);

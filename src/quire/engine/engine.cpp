@@ -250,6 +250,7 @@ void Engine::State::step() {
   stands_still = plan.rows.empty() && core->has_work();
   const StepResult result = executor->execute(plan);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    if (executor->outputs()[r].memory_refused) flights.at(plan.rows[r].request).note_memory_refused();
     std::vector<ScoreRow>& scores = executor->outputs()[r].scores;
     if (scores.empty()) continue;
     Flight& flight = flights.at(plan.rows[r].request);
@@ -280,7 +281,7 @@ void Engine::State::deliver(const std::vector<Event>& events, std::span<const Pl
     } else if (const auto* finished = std::get_if<BranchFinished>(&event)) {
       end_branch(*finished, finished->reason == quire::FinishReason::cancelled
                                 ? "cancelled"
-                                : "the model gave a value that is not finite for this request");
+                                : flights.at(finished->request).failure());
     }
   }
 }
@@ -370,6 +371,7 @@ void Engine::State::publish_page_groups() {
   if (!manager) return;
   const VAttentionKvManager::GroupUsage usage = manager->group_usage();
   const attention::VirtualKvStore::Counters& counters = loaded.virtual_store->counters();
+  stats.kv.block_size = manager->geometry().tokens_per_group();
   stats.kv.spare_blocks = usage.spare;
   stats.kv.unmapped_blocks = usage.unmapped;
   stats.kv.mappings = usage.mappings;

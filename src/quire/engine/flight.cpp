@@ -30,6 +30,12 @@ void Flight::set_cached_tokens(std::int32_t count) {
   for (Answer& answer : answers_) answer.set_cached_tokens(count);
 }
 
+std::string Flight::failure() const {
+  return memory_refused_ ? "the system refused a memory mapping for this request's KV; start with larger "
+                           "--kv-page-group or fewer --kv-max-mappings"
+                         : "the model gave a value that is not finite for this request";
+}
+
 void Flight::note_token() {
   if (!first_token_) first_token_ = Clock::now();
 }

@@ -23,6 +23,9 @@ class Flight {
          Clock::time_point submitted);
 
   void note_started(Clock::time_point at);
+  void note_memory_refused() { memory_refused_ = true; }
+  /// Why one of its rows failed.
+  std::string failure() const;
   void set_cached_tokens(std::int32_t count);
   void add_scores(std::vector<ScoreRow> rows) { answers_.front().add_scores(std::move(rows)); }
 
@@ -52,6 +55,7 @@ class Flight {
   std::vector<std::optional<double>> scores_;  ///< [answers_] of returned beams
   std::vector<AnswerText> beams_;              ///< live ones; empty where there are no stop strings
   std::int32_t num_open_;
+  bool memory_refused_ = false;
   Clock::time_point submitted_;
   std::optional<Clock::time_point> started_, first_token_;
 };

@@ -34,17 +34,20 @@ std::optional<Refusal> find_bad_search(const GenerateRequest& request) {
   return std::nullopt;
 }
 
-std::optional<Refusal> find_bad_branches(const GenerateRequest& request, const EngineInfo& info) {
+std::optional<Refusal> find_bad_branches(const GenerateRequest& request, const EngineInfo& info, const KvManager& kv) {
   if (request.num_branches < 1 || request.num_branches > kMaxBranches)
     return invalid("num_branches", cat("found ", request.num_branches, ", wanted 1 to ", kMaxBranches));
   if (request.beams) {
     if (auto refusal = find_bad_search(request)) return refusal;
   }
+  const std::string field = request.beams ? "beams" : "num_branches";
+  if (num_branches(request) > 1 && !kv.can_fork())
+    return invalid(field, cat("found ", num_branches(request), ", wanted 1: --kv-manager ", info.kv_manager,
+                              " does not share memory between answers"));
   const std::int64_t rows = std::min(info.max_batch_rows, info.max_batch_tokens);
   if (num_branches(request) > rows)
-    return invalid(request.beams ? "beams" : "num_branches",
-                   cat("found ", num_branches(request), ", but a step has at most ", rows,
-                       " rows (--max-batch-rows, --max-batch-tokens)"));
+    return invalid(field, cat("found ", num_branches(request), ", but a step has at most ", rows,
+                              " rows (--max-batch-rows, --max-batch-tokens)"));
   return std::nullopt;
 }
 
@@ -76,7 +79,7 @@ std::optional<Refusal> find_fault(const GenerateRequest& request, const EngineIn
   if (request.scoring && (request.scoring->from < 0 || request.scoring->from >= prompt)) {
     return invalid("from", cat("found ", request.scoring->from, ", wanted a position in [0, ", prompt, ")"));
   }
-  if (auto refusal = find_bad_branches(request, info)) return refusal;
+  if (auto refusal = find_bad_branches(request, info, kv)) return refusal;
   const std::int64_t answer = request.max_tokens.value_or(1);
   const std::int64_t pool = info.kv_tokens;
   if (prompt + answer > info.context) {

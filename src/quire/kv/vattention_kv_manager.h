@@ -24,7 +24,7 @@
 //
 // Cost: a reservation is O(groups it adds); a new sequence, a release and a fork are O(groups + places).
 //
-// Invariants (validate), beside T1..T5 of the place table and H1..H2 of the keys:
+// Invariants (validate), beside G1..G5 of the place table and H1..H2 of the keys:
 //  V1  a live sequence has one place, which holds groups_for(its tokens) groups, writable from first_written(tokens) on
 //  V2  what can be found is in memory: a place's published tiles lie in its mapped groups, and a live sequence's within
 //      its tokens
@@ -66,7 +66,9 @@ class VAttentionKvManager final : public KvManager {
   /// Slots are those of whole tiles in held groups; a group that several sequences end in counts for each of them.
   KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override;
-  std::int64_t whole_blocks(std::int64_t num_tokens) const override { return first_written(num_tokens); }
+  std::int64_t whole_blocks(std::int64_t) const override { return 0; }
+  /// Not by a scheduler: what forks share takes mappings all the same, and a request that runs alone could exceed them.
+  bool can_fork() const override { return false; }
   std::int32_t num_sequences() const override { return static_cast<std::int32_t>(place_of_.size()); }
   std::int64_t reserved_tokens(SequenceId sequence) const override;
 
