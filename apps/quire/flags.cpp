@@ -146,7 +146,7 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command.add_option("--max-batch-tokens", options.max_batch_tokens, "Tokens computed in one step at most")
       ->check(positive)
       ->capture_default_str();
-  command.add_option("--max-batch-rows", options.max_batch_rows, "Requests that run at once at most")
+  command.add_option("--max-batch-rows", options.max_batch_rows, "Answers and beams that are computed at once at most")
       ->check(positive)
       ->capture_default_str();
   command.add_option("--max-waiting", options.max_waiting, "Requests in the queue at most; one more is refused")

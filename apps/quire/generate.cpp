@@ -26,10 +26,14 @@ struct GenerateFlags {
   std::int32_t max_tokens = 256;
   std::optional<std::uint64_t> seed;
   std::optional<std::int32_t> logprobs;
+  std::int32_t num_answers = 1;
+  std::optional<std::int32_t> beam_width;
+  BeamParams beams;
+  std::string early_stopping = "false";
   bool special = false, json = false;
 };
 
-/// The whole answer, for --json.
+/// A whole answer.
 struct Collected {
   std::string text;
   std::vector<engine::OutputToken> tokens;
@@ -81,47 +85,88 @@ void write_logprobs(json::Writer& out, const Collected& answer, const Tokenizer&
   out.end_array();
 }
 
-std::string as_json(const GenerateFlags& flags, const Collected& answer, const Tokenizer& tokenizer) {
+void write_answer(json::Writer& out, const GenerateFlags& flags, const Collected& answer, const Tokenizer& tokenizer) {
+  const engine::Finish& finish = *answer.last.finish;
+  out.field("text", answer.text).key("token_ids").begin_array();
+  for (const auto& token : answer.tokens) out.value(token.token.value);
+  out.end_array().field("finish_reason", finish_reason(finish.reason));
+  if (finish.stop_string) out.field("stop_string", *finish.stop_string);
+  if (finish.stop_token) out.field("stop_token", finish.stop_token->value);
+  if (finish.score) out.field("beam_score", *finish.score);
+  if (flags.logprobs) write_logprobs(out, answer, tokenizer);
+}
+
+/// The first answer's members, usage and timings; then, where several were asked for, all of them as "answers".
+std::string as_json(const GenerateFlags& flags, const std::vector<Collected>& answers, const Tokenizer& tokenizer) {
   std::string text;
   json::Writer out(text);
-  out.begin_object().field("text", answer.text).key("token_ids").begin_array();
-  for (const auto& token : answer.tokens) out.value(token.token.value);
-  out.end_array().field("finish_reason", finish_reason(answer.last.finish->reason));
-  if (answer.last.finish->stop_string) out.field("stop_string", *answer.last.finish->stop_string);
-  if (answer.last.finish->stop_token) out.field("stop_token", answer.last.finish->stop_token->value);
-  const auto& usage = answer.last.usage;
+  out.begin_object();
+  write_answer(out, flags, answers.front(), tokenizer);
+  const auto& usage = answers.front().last.usage;
+  std::int32_t completion_tokens = 0;
+  for (const Collected& answer : answers) completion_tokens += answer.last.usage.completion_tokens;
   out.key("usage").begin_object().field("prompt_tokens", usage.prompt_tokens);
-  out.field("completion_tokens", usage.completion_tokens);
-  out.field("total_tokens", usage.prompt_tokens + usage.completion_tokens);
+  out.field("completion_tokens", completion_tokens);
+  out.field("total_tokens", usage.prompt_tokens + completion_tokens);
   out.field("cached_tokens", usage.cached_tokens).end_object();
-  const auto& timings = answer.last.timings;
+  const auto& timings = answers.front().last.timings;
   out.key("timings").begin_object().field("queue_ms", static_cast<double>(timings.queue_ns) / 1e6);
   out.field("prefill_ms", static_cast<double>(timings.prefill_ns) / 1e6);
   out.field("decode_ms", static_cast<double>(timings.decode_ns) / 1e6);
   out.field("prefill_tokens_per_s", per_second(usage.prompt_tokens - usage.cached_tokens, timings.prefill_ns));
   out.field("decode_tokens_per_s", per_second(usage.completion_tokens - 1, timings.decode_ns)).end_object();
   out.field("seed", flags.request.sampling.seed);
-  if (flags.logprobs) write_logprobs(out, answer, tokenizer);
+  if (answers.size() > 1) {
+    out.key("answers").begin_array();
+    for (const Collected& answer : answers) {
+      out.begin_object();
+      write_answer(out, flags, answer, tokenizer);
+      out.end_object();
+    }
+    out.end_array();
+  }
   out.end_object();
   text += '\n';
   return text;
 }
 
-/// Takes deltas until the end, printing text as it comes unless it is collected for --json.
-Collected receive(engine::Engine& engine, RequestId id, DeltaQueue& queue, const GenerateFlags& flags) {
-  Collected answer;
+/// Takes deltas until the end. A single answer's text is printed as it comes unless it is collected for --json.
+std::vector<Collected> receive(engine::Engine& engine, RequestId id, DeltaQueue& queue, const GenerateFlags& flags) {
+  std::vector<Collected> answers(static_cast<std::size_t>(flags.num_answers));
+  const bool prints = !flags.json && answers.size() == 1;
   while (true) {
     engine::Delta delta = queue.pop().delta;
+    Collected& answer = answers[static_cast<std::size_t>(delta.branch)];
     answer.text += delta.text;
     answer.tokens.insert(answer.tokens.end(), delta.tokens.begin(), delta.tokens.end());
-    if (!flags.json && !delta.text.empty()) {
+    if (prints && !delta.text.empty()) {
       if (!write_output(delta.text) || !flush_output()) engine.cancel(id);
     }
-    if (delta.finish) {
-      answer.last = std::move(delta);
-      return answer;
-    }
+    const bool is_last = delta.ends_request;
+    if (delta.finish) answer.last = std::move(delta);
+    if (is_last) return answers;
   }
+}
+
+/// Sets how many answers are made, and how; false if the flags do not go together.
+bool set_branches(GenerateFlags& flags) {
+  auto& request = flags.request;
+  flags.engine.max_batch_rows = flags.beam_width.value_or(flags.num_answers);  // KV memory follows from it
+  if (!flags.beam_width) {
+    request.num_branches = flags.num_answers;
+    return true;
+  }
+  if (*flags.beam_width < flags.num_answers) {
+    report(cat("generate: --beam-width is ", *flags.beam_width, ", wanted at least the ", flags.num_answers,
+               " answers of --n"));
+    return false;
+  }
+  request.beams = flags.beams;
+  request.beams->width = *flags.beam_width;
+  request.beams->num_returned = flags.num_answers;
+  if (flags.early_stopping == "true") request.beams->early_stopping = EarlyStopping::when_full;
+  if (flags.early_stopping == "never") request.beams->early_stopping = EarlyStopping::never;
+  return true;
 }
 
 int generate(GenerateFlags& flags) {
@@ -133,6 +178,7 @@ int generate(GenerateFlags& flags) {
     report("generate: --logprobs is printed by --json only; add --json");
     return kUsage;
   }
+  if (!set_branches(flags)) return kUsage;
   auto engine = open_engine(flags.engine);
   if (!engine.ok()) return report(engine.error().message), kFailed;
   auto prompt = prompt_tokens(flags, (*engine)->tokenizer());
@@ -148,9 +194,13 @@ int generate(GenerateFlags& flags) {
   DeltaQueue queue;
   auto submitted = (*engine)->submit(request, [&queue](engine::Delta delta) { queue.push(0, std::move(delta)); });
   if (!submitted.id) return report(submitted.refusal.message), kFailed;
-  Collected answer = receive(**engine, *submitted.id, queue, flags);
-  if (answer.last.finish->reason == engine::FinishReason::failed) return report(answer.last.finish->message), kFailed;
-  write_output(flags.json ? as_json(flags, answer, (*engine)->tokenizer()) : "\n");
+  const std::vector<Collected> answers = receive(**engine, *submitted.id, queue, flags);
+  for (const Collected& answer : answers)
+    if (answer.last.finish->reason == engine::FinishReason::failed) return report(answer.last.finish->message), kFailed;
+  if (flags.json) return write_output(as_json(flags, answers, (*engine)->tokenizer())), kDone;
+  for (std::size_t k = 0; answers.size() > 1 && k < answers.size(); ++k)
+    write_output(cat(k > 0 ? "\n" : "", "--- ", k + 1, " ---\n", answers[k].text));
+  write_output("\n");
   return kDone;
 }
 
@@ -182,7 +232,18 @@ void add_generate(CLI::App& app, Action& chosen) {
       ->check(CLI::Range(0, INT32_MAX));
   command->add_flag("--json", flags->json, "One JSON object: text, token_ids, finish_reason, usage, timings");
   add_sampling_flags(*command, flags->request.sampling);
-  flags->engine.max_batch_rows = 1;  // and so no more KV memory than one request can use
+  command->add_option("--n", flags->num_answers, "Answers to make; answer k is that of the seed + k")
+      ->check(CLI::Range(1, kMaxBranches));
+  command
+      ->add_option("--beam-width", flags->beam_width, "Search the most probable text with so many beams; --n are shown")
+      ->check(CLI::Range(1, kMaxBranches));
+  command
+      ->add_option("--length-penalty", flags->beams.length_penalty, "With --beam-width: above 0 favours long answers")
+      ->check(CLI::Range(-kMaxLengthPenalty, kMaxLengthPenalty))
+      ->needs("--beam-width");
+  command->add_option("--early-stopping", flags->early_stopping, "With --beam-width: when to stop before --max-tokens")
+      ->check(CLI::IsMember({"false", "true", "never"}))
+      ->needs("--beam-width");
   add_engine_flags(*command, flags->engine);
   command->callback([flags, &chosen] { chosen = [flags] { return generate(*flags); }; });
 }

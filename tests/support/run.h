@@ -27,16 +27,20 @@ struct Collected {
   }
 };
 
-/// Submits all requests at once and waits for their ends. A refusal is a bug of the test.
-inline std::vector<Collected> run_all(engine::Engine& engine, const std::vector<engine::GenerateRequest>& requests) {
+/// Submits all requests at once and waits for their ends. The answers of each, by branch. A refusal is a bug of the
+/// test.
+inline std::vector<std::vector<Collected>> run_branches(engine::Engine& engine,
+                                                        const std::vector<engine::GenerateRequest>& requests) {
   std::mutex mutex;
   std::condition_variable done;
   std::size_t left = requests.size();
-  std::vector<Collected> answers(requests.size());
+  std::vector<std::vector<Collected>> answers(requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    auto submitted = engine.submit(requests[i], [&, i](engine::Delta delta) {
+    const auto& request = requests[i];
+    answers[i].resize(static_cast<std::size_t>(request.beams ? request.beams->num_returned : request.num_branches));
+    auto submitted = engine.submit(request, [&, i](engine::Delta delta) {
       std::lock_guard lock(mutex);
-      Collected& answer = answers[i];
+      Collected& answer = answers[i][static_cast<std::size_t>(delta.branch)];
       answer.text += delta.text;
       for (auto& token : delta.tokens) answer.tokens.push_back(std::move(token));
       for (auto& row : delta.scores) answer.scores.push_back(std::move(row));
@@ -44,12 +48,19 @@ inline std::vector<Collected> run_all(engine::Engine& engine, const std::vector<
       if (!delta.finish) return;
       answer.finish = *delta.finish;
       ++answer.num_finishes;
-      if (--left == 0) done.notify_all();
+      if (delta.ends_request && --left == 0) done.notify_all();
     });
     QUIRE_CHECK(submitted.id.has_value(), submitted.refusal.message);
   }
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return left == 0; });
+  return answers;
+}
+
+/// Of requests with one answer.
+inline std::vector<Collected> run_all(engine::Engine& engine, const std::vector<engine::GenerateRequest>& requests) {
+  std::vector<Collected> answers;
+  for (auto& branches : run_branches(engine, requests)) answers.push_back(std::move(branches.front()));
   return answers;
 }
 

@@ -1,5 +1,9 @@
 #include "quire/core/command_log.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
 #include "quire/core/command_log_records.h"
 #include "quire/core/engine_core.h"
 
@@ -25,6 +29,16 @@ std::optional<std::int32_t> get_optional(ByteReader& in) {
   return has_value ? std::optional(value) : std::nullopt;
 }
 
+std::optional<BeamParams> get_beams(ByteReader& in) {
+  if (in.get<std::uint8_t>() == 0) return std::nullopt;
+  BeamParams beams;
+  beams.width = in.get<std::int32_t>();
+  beams.num_returned = in.get<std::int32_t>();
+  beams.length_penalty = std::bit_cast<double>(in.get<std::uint64_t>());
+  beams.early_stopping = static_cast<EarlyStopping>(in.get<std::uint8_t>());
+  return beams;
+}
+
 CoreRequest get_submit(ByteReader& in) {
   CoreRequest request;
   request.id = RequestId{in.get<std::uint64_t>()};
@@ -35,16 +49,23 @@ CoreRequest get_submit(ByteReader& in) {
   request.logits_from = get_optional(in);
   request.priority = in.get<std::int32_t>();
   request.salt = in.get_text();
+  request.num_branches = in.get<std::int32_t>();
+  request.beams = get_beams(in);
   return request;
 }
 
 StepResult get_commit(ByteReader& in) {
   StepResult result;
   result.elapsed_ns = in.get<std::uint64_t>();
-  result.rows.resize(in.get_count(5));
+  result.rows.resize(in.get_count(9));
   for (RowResult& row : result.rows) {
     row.token.value = in.get<std::int32_t>();
     row.failed = in.get<std::uint8_t>() != 0;
+    row.candidates.resize(in.get_count(8));
+    for (Candidate& candidate : row.candidates) {
+      candidate.token.value = in.get<std::int32_t>();
+      candidate.logprob = std::bit_cast<float>(in.get<std::uint32_t>());
+    }
   }
   return result;
 }
@@ -85,6 +106,17 @@ Result<CoreOptions> get_header(ByteReader& in) {
   return options;
 }
 
+bool is_result_of(const PlanRow& row, const RowResult& result) {
+  if (result.failed || !row.samples) return true;
+  if (row.num_outputs == 1 && !row.ranked) return result.token.value >= 0;
+  const auto num_outputs = static_cast<std::size_t>(row.num_outputs);
+  const bool counts = row.ranked ? !result.candidates.empty() && result.candidates.size() <= num_outputs
+                                 : result.candidates.size() == num_outputs;
+  return counts && std::all_of(result.candidates.begin(), result.candidates.end(), [](const Candidate& candidate) {
+           return candidate.token.value >= 0 && std::isfinite(candidate.logprob);
+         });
+}
+
 /// Runs the records of a log on a core. Every record is compared with what the core can accept before it is applied.
 class Replayer {
  public:
@@ -123,6 +155,8 @@ class Replayer {
   Result<void> run_submit() {
     CoreRequest request = get_submit(in_);
     QUIRE_TRY_VOID(check_command());
+    if (request.beams && request.beams->early_stopping > EarlyStopping::never)
+      return error("its early stopping is ", static_cast<int>(request.beams->early_stopping));
     static_cast<void>(core_.submit(std::move(request)));  // a refusal then is a refusal now
     return {};
   }
@@ -136,11 +170,12 @@ class Replayer {
 
   Result<void> run_finish() {
     const RequestId request{in_.get<std::uint64_t>()};
+    const auto branch = in_.get<std::int32_t>();
     const auto reason = in_.get<std::uint8_t>();
     QUIRE_TRY_VOID(check_command());
     if (reason > static_cast<std::uint8_t>(FinishReason::stopped_by_caller))
       return error("its finish reason is ", static_cast<int>(reason));
-    core_.finish(request, static_cast<FinishReason>(reason));
+    core_.finish_branch(request, branch, static_cast<FinishReason>(reason));
     return {};
   }
 
@@ -182,8 +217,8 @@ class Replayer {
     if (result.rows.size() != rows.size())
       return error("it commits ", result.rows.size(), " rows, the plan has ", rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i)
-      if (rows[i].samples && !result.rows[i].failed && result.rows[i].token.value < 0)
-        return error("row ", i, " has token ", result.rows[i].token);
+      if (!is_result_of(rows[i], result.rows[i]))
+        return error("row ", i, " has not the tokens that it was planned for");
     open_plan_ = nullptr;
     for (Event& event : core_.commit(result)) replay_.events.push_back(event);
     return {};

@@ -1,19 +1,20 @@
 #pragma once
 // The command log: everything that entered a core, as bytes, enough to run it again.
 //
-// Format, version 7. All integers are little-endian; i32 and i64 are two's complement; a list is a u32 count, then the
-// items; text is a list of bytes.
+// Format, version 8. All integers are little-endian; i32 and i64 are two's complement; f32 and f64 are their IEEE 754
+// bits; a list is a u32 count, then the items; text is a list of bytes.
 //
 //     header   8 bytes "QUIRELOG", u32 version, then the options in the order of CoreOptions (i32 each, text for
 //              names, u8 for the prefix cache and the files, i64 for bytes and rates, a list of i32 windows for the
 //              layer groups)
 //     record   u8 tag, then
 //        1 submit   u64 id, list of i32 prompt, u8 has_max_tokens, i32 max_tokens, list of i32 stop tokens,
-//                   i32 min_tokens, u8 has_logits_from, i32 logits_from, i32 priority, text salt
+//                   i32 min_tokens, u8 has_logits_from, i32 logits_from, i32 priority, text salt, i32 num_branches,
+//                   u8 has_beams, and if it has: i32 width, i32 num_returned, f64 length_penalty, u8 early_stopping
 //        2 cancel   u64 id
-//        3 finish   u64 id, u8 reason
+//        3 finish   u64 id, i32 branch, u8 reason
 //        4 plan     u64 step, u64 digest of the plan: what the core decided, for comparison
-//        5 commit   u64 elapsed_ns, list of (i32 token, u8 failed)
+//        5 commit   u64 elapsed_ns, list of (i32 token, u8 failed, list of candidates (i32 token, f32 logprob))
 //        6 files    list of 32-byte keys: block files that were found
 //        7 transfer u64 transfer, u8 outcome, list of 32-byte keys of removed files
 //
@@ -26,9 +27,9 @@
 #include <vector>
 
 #include "quire/base/result.h"
-#include "quire/core/events.h"
 #include "quire/core/executor.h"
 #include "quire/kv/block_key.h"
+#include "quire/sched/events.h"
 #include "quire/sched/options.h"
 #include "quire/sched/request.h"
 

@@ -1,5 +1,7 @@
 #include "quire/core/command_log_records.h"
 
+#include <bit>
+
 namespace quire {
 namespace {
 
@@ -11,6 +13,15 @@ void put_tokens(ByteWriter& out, const std::vector<TokenId>& tokens) {
 void put_optional(ByteWriter& out, std::optional<std::int32_t> value) {
   out.put(static_cast<std::uint8_t>(value.has_value()));
   out.put(value.value_or(0));
+}
+
+void put_beams(ByteWriter& out, const std::optional<BeamParams>& beams) {
+  out.put(static_cast<std::uint8_t>(beams.has_value()));
+  if (!beams) return;
+  out.put(beams->width);
+  out.put(beams->num_returned);
+  out.put(std::bit_cast<std::uint64_t>(beams->length_penalty));
+  out.put(static_cast<std::uint8_t>(beams->early_stopping));
 }
 
 void put_keys(ByteWriter& out, const std::vector<BlockKey>& keys) {
@@ -62,6 +73,8 @@ void put_submit(ByteWriter& out, const CoreRequest& request) {
   put_optional(out, request.logits_from);
   out.put(request.priority);
   out.put_text(request.salt);
+  out.put(request.num_branches);
+  put_beams(out, request.beams);
 }
 
 void put_cancel(ByteWriter& out, RequestId request) {
@@ -69,9 +82,10 @@ void put_cancel(ByteWriter& out, RequestId request) {
   out.put(request.value);
 }
 
-void put_finish(ByteWriter& out, RequestId request, FinishReason reason) {
+void put_finish(ByteWriter& out, RequestId request, std::int32_t branch, FinishReason reason) {
   put_tag(out, LogTag::finish);
   out.put(request.value);
+  out.put(branch);
   out.put(static_cast<std::uint8_t>(reason));
 }
 
@@ -100,6 +114,11 @@ void put_commit(ByteWriter& out, const StepResult& result) {
   for (const RowResult& row : result.rows) {
     out.put(row.token.value);
     out.put(static_cast<std::uint8_t>(row.failed));
+    out.put(static_cast<std::uint32_t>(row.candidates.size()));
+    for (const Candidate& candidate : row.candidates) {
+      out.put(candidate.token.value);
+      out.put(std::bit_cast<std::uint32_t>(candidate.logprob));
+    }
   }
 }
 

@@ -52,21 +52,16 @@ std::optional<Refusal> EngineCore::submit(CoreRequest request) {
   return scheduler_->submit(std::move(request));
 }
 
-bool EngineCore::end(RequestId request, FinishReason reason) {
-  QUIRE_CHECK(!plan_is_open_, "a command between plan_step and commit");
-  const std::optional<std::int32_t> num_generated = scheduler_->end(request, reason);
-  if (num_generated) events_.push_back(RequestFinished{request, reason, TokenId{-1}, *num_generated});
-  return num_generated.has_value();
-}
-
 bool EngineCore::cancel(RequestId request) {
+  QUIRE_CHECK(!plan_is_open_, "cancel between plan_step and commit");
   record(sink_, put_cancel, request);
-  return end(request, FinishReason::cancelled);
+  return scheduler_->end(request, FinishReason::cancelled);
 }
 
-bool EngineCore::finish(RequestId request, FinishReason reason) {
-  record(sink_, put_finish, request, reason);
-  return end(request, reason);
+bool EngineCore::finish_branch(RequestId request, std::int32_t branch, FinishReason reason) {
+  QUIRE_CHECK(!plan_is_open_, "finish_branch between plan_step and commit");
+  record(sink_, put_finish, request, branch, reason);
+  return scheduler_->end_branch(request, branch, reason);
 }
 
 void EngineCore::note_files(const std::vector<BlockKey>& keys) {
@@ -87,10 +82,6 @@ const BatchPlan& EngineCore::plan_step() {
   QUIRE_CHECK(!plan_is_open_, "plan_step before the last plan was committed");
   scheduler_->plan_step(plan_);
   plan_is_open_ = true;
-  for (const Preemption& preemption : scheduler_->preempted())
-    events_.push_back(RequestPreempted{preemption.request, preemption.num_preemptions, preemption.kind});
-  for (const Start& start : scheduler_->started())
-    events_.push_back(RequestStarted{start.request, start.cached_tokens});
   if (sink_) record(sink_, put_plan, plan_.step, plan_.digest());
   return plan_;
 }
@@ -100,22 +91,11 @@ std::vector<Event> EngineCore::commit(const StepResult& result) {
   QUIRE_CHECK(result.rows.size() == plan_.rows.size(), result.rows.size(), " results for ", plan_.rows.size(), " rows");
   record(sink_, put_commit, result);
   plan_is_open_ = false;
-  for (std::size_t i = 0; i < plan_.rows.size(); ++i) commit_row(plan_.rows[i], result.rows[i]);
+  scheduler_->commit(plan_, result.rows);
   return take_events();
 }
 
-void EngineCore::commit_row(const PlanRow& row, const RowResult& result) {
-  if (result.failed) {
-    end(row.request, FinishReason::failed);
-    return;
-  }
-  const RowOutcome outcome = scheduler_->commit_row(row, result.token);
-  if (outcome.emitted) events_.push_back(TokenSampled{row.request, *outcome.emitted, outcome.num_generated - 1});
-  if (outcome.finished)
-    events_.push_back(RequestFinished{row.request, *outcome.finished, outcome.stop_token, outcome.num_generated});
-}
-
-std::vector<Event> EngineCore::take_events() { return std::exchange(events_, {}); }
+std::vector<Event> EngineCore::take_events() { return scheduler_->take_events(); }
 
 // -- state --
 

@@ -16,14 +16,16 @@
 // bytes gives the same plans.
 //
 // Invariants (validate, after each call):
-//  E1  those of the KV manager; and the sequences that hold memory are exactly the running requests' sequences
+//  E1  those of the KV manager; and the sequences that hold memory are exactly those of running requests' branches
 //  E2  every live request is in exactly one of: queue (waiting, preempted), running
-//  E3  a finished request has ended once, with one reason, and holds no memory
+//  E3  a finished request has ended once, with one reason, each of its branches before it, and holds no memory
 //  E4  if has_work(), the next plan has at least one row, or a read from a file is in flight after it
 //  E5  a request is preempted at most kMaxPreemptions times (sched/scheduler.h)
 //
 // Thread-safety: none; one thread at a time. Commands (all but plan_step and commit) must not come between plan_step
 // and commit: whoever runs the steps keeps them until then.
+//
+// Events come from take_events() (or commit) after any call.
 
 #include <cstdint>
 #include <memory>
@@ -32,11 +34,11 @@
 #include <vector>
 
 #include "quire/base/result.h"
-#include "quire/core/events.h"
 #include "quire/core/executor.h"
 #include "quire/kv/kv_manager.h"
 #include "quire/sched/batch_plan.h"
 #include "quire/sched/counters.h"
+#include "quire/sched/events.h"
 #include "quire/sched/options.h"
 #include "quire/sched/request.h"
 
@@ -62,8 +64,10 @@ class EngineCore {
   /// Ends the request as `cancelled`. False if no live request has this id (it may just have finished): no effect.
   bool cancel(RequestId request);
 
-  /// Ends the request for a reason found outside, such as a stop string. False as for cancel.
-  bool finish(RequestId request, FinishReason reason = FinishReason::stopped_by_caller);
+  /// Ends a branch of the request for a reason found outside, such as a stop string: a request without others ends with
+  /// it, a beam (by its rank in the last BeamsAdvanced) becomes a finished hypothesis. False if there is no such live
+  /// branch; those of a request that has not had its first tokens do not exist.
+  bool finish_branch(RequestId request, std::int32_t branch, FinishReason reason = FinishReason::stopped_by_caller);
 
   /// Block files that were found, before the first request.
   void note_files(const std::vector<BlockKey>& keys);
@@ -79,7 +83,8 @@ class EngineCore {
   /// plan_step.
   const BatchPlan& plan_step();
 
-  /// The outcome of the plan: result.rows.size() must be plan.rows.size(), sampled tokens >= 0. Returns take_events().
+  /// The outcome of the plan: result.rows.size() must be plan.rows.size(), and the rows as sched/row_result.h has them.
+  /// Returns take_events().
   std::vector<Event> commit(const StepResult& result);
 
   /// Events since the last call, in order: of commit, of cancel and finish, of preemptions and starts while planning.
@@ -97,7 +102,7 @@ class EngineCore {
   const CoreOptions& options() const;
   const CoreCounters& counters() const;
 
-  /// Generated tokens of a live request so far; nullopt if there is none with this id.
+  /// Generated tokens of a live request so far, of all branches; nullopt if there is none with this id.
   std::optional<std::int32_t> num_generated(RequestId request) const;
 
   /// The first violated invariant, or nullopt; for tests and debugging.
@@ -108,14 +113,11 @@ class EngineCore {
 
  private:
   EngineCore(const CoreOptions& options, CommandSink* sink, const CacheIdentity& identity);
-  bool end(RequestId request, FinishReason reason);
-  void commit_row(const PlanRow& row, const RowResult& result);
 
   CommandSink* sink_;
   std::unique_ptr<KvManager> kv_;
   std::unique_ptr<Scheduler> scheduler_;
   BatchPlan plan_;
-  std::vector<Event> events_;
   bool plan_is_open_ = false;  ///< planned, not committed
 };
 

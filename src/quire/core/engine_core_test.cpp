@@ -218,7 +218,7 @@ TEST(EngineCore, AStopTokenIsTheReasonAndNotOutput) {
   accept(run, request);
   end_well(run);
   EXPECT_EQ(reason_of(run, 1), FinishReason::stop_token);
-  EXPECT_EQ(run.answer(RequestId{1}).finished->stop_token, request.stop_tokens[0]);
+  EXPECT_EQ(run.answer(RequestId{1}).branches.at(0).finished->stop_token, request.stop_tokens[0]);
   EXPECT_LE(run.answer(RequestId{1}).tokens.size(), 4u);
 }
 

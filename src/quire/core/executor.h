@@ -5,16 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "quire/base/ids.h"
 #include "quire/sched/batch_plan.h"
+#include "quire/sched/row_result.h"
 
 namespace quire {
-
-struct RowResult {
-  TokenId token{-1};    ///< the sampled token, >= 0; meaningful if the row samples and has not failed
-  bool failed = false;  ///< as for a non-finite value: this row's request ends with an error, nobody else's
-  friend bool operator==(const RowResult&, const RowResult&) = default;
-};
 
 struct StepResult {
   std::vector<RowResult> rows;   ///< one for each row of the plan, in its order

@@ -14,6 +14,7 @@ struct Swarm {
   bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
   bool cache, shared_prefixes, salts, collisions, priorities, layer_groups;
   bool ram, files, slow_disk, disk_faults, few_files, rates, restarts;
+  bool branches, beams;
   explicit Swarm(Rng& rng)
       : cancels(rng.chance(0.5)),
         finishes(rng.chance(0.3)),
@@ -34,7 +35,9 @@ struct Swarm {
         disk_faults(rng.chance(0.6)),
         few_files(rng.chance(0.4)),
         rates(rng.chance(0.3)),
-        restarts(rng.chance(0.5)) {}
+        restarts(rng.chance(0.5)),
+        branches(rng.chance(0.5)),
+        beams(rng.chance(0.4)) {}
 };
 
 std::string_view any_of(Rng& rng, std::span<const std::string_view> names) {
@@ -145,7 +148,20 @@ class RequestMaker {
     if (swarm_.prompt_logits && rng_.chance(0.5))
       request.logits_from =
           static_cast<std::int32_t>(rng_.between(0, static_cast<std::int64_t>(request.prompt.size()) - 1));
+    if (swarm_.branches && rng_.chance(0.5)) request.num_branches = static_cast<std::int32_t>(rng_.between(2, 5));
+    if (swarm_.beams && rng_.chance(0.4)) make_search(request);
     return request;
+  }
+
+  void make_search(CoreRequest& request) {
+    constexpr double kPenalties[] = {1, 1, 0, 0.5, 2, -1};
+    BeamParams& beams = request.beams.emplace();
+    beams.width = static_cast<std::int32_t>(rng_.between(1, 5));
+    beams.num_returned = static_cast<std::int32_t>(rng_.between(1, beams.width));
+    beams.length_penalty = kPenalties[rng_.between(0, 5)];
+    beams.early_stopping = static_cast<EarlyStopping>(rng_.between(0, 2));
+    request.num_branches = 1;
+    if (request.max_tokens && rng_.chance(0.8)) request.max_tokens = std::clamp(*request.max_tokens, 1, 20);
   }
 
   /// A beginning that other requests have too: of a document, or of an earlier request with its answer (a
@@ -177,16 +193,17 @@ class RequestMaker {
 
 void add_faults(Rng& rng, const Swarm& swarm, std::uint64_t num_submitted, ScriptStep& step) {
   const RequestId target{static_cast<std::uint64_t>(rng.between(1, static_cast<std::int64_t>(num_submitted) + 2))};
+  const auto any_number = [&] { return ScriptTarget{target, static_cast<std::int32_t>(rng.between(0, 3))}; };
   if (swarm.cancels && rng.chance(0.08)) step.cancels.assign(rng.chance(0.3) ? 2 : 1, target);
-  if (swarm.finishes && rng.chance(0.05)) step.finishes.push_back(target);
-  if (swarm.failures && rng.chance(0.05)) step.failures.push_back(target);
+  if (swarm.finishes && rng.chance(0.05)) step.finishes.push_back(any_number());
+  if (swarm.failures && rng.chance(0.05)) step.failures.push_back(any_number());
 }
 
 void play(const ScriptStep& step, ShadowRun& run) {
   for (const CoreRequest& request : step.submits) static_cast<void>(run.submit(request));
   for (RequestId id : step.cancels) run.cancel(id);
-  for (RequestId id : step.finishes) run.finish(id);
-  for (RequestId id : step.failures) run.fail_next_row(id);
+  for (const ScriptTarget& target : step.finishes) run.finish(target.request, target.number);
+  for (const ScriptTarget& target : step.failures) run.fail_next_row(target.request, target.number);
   if (run.core().has_work()) run.step();
 }
 
@@ -238,6 +255,9 @@ bool shrink_requests(LoadScript& script, const std::function<bool(const LoadScri
       if (request.max_tokens.value_or(2) > 1)
         attempt(s, i, [](CoreRequest& r) { r.max_tokens = r.max_tokens.value_or(32) / 2; });
       if (!request.stop_tokens.empty()) attempt(s, i, [](CoreRequest& r) { r.stop_tokens.clear(), r.min_tokens = 0; });
+      if (request.num_branches > 1) attempt(s, i, [](CoreRequest& r) { r.num_branches = r.num_branches / 2; });
+      if (request.beams && request.beams->width > 1)
+        attempt(s, i, [](CoreRequest& r) { r.beams->width /= 2, r.beams->num_returned = 1; });
       if (request.logits_from) attempt(s, i, [](CoreRequest& r) { r.logits_from.reset(); });
     }
   }
@@ -258,6 +278,10 @@ std::string request_text(const CoreRequest& request) {
   if (request.logits_from) text += cat(" logits_from ", *request.logits_from);
   if (request.priority != 0) text += cat(" priority ", request.priority);
   if (!request.salt.empty()) text += cat(" salt ", request.salt);
+  if (request.num_branches > 1) text += cat(" branches ", request.num_branches);
+  if (request.beams)
+    text += cat(" beams ", request.beams->width, " returned ", request.beams->num_returned, " length_penalty ",
+                request.beams->length_penalty, " early_stopping ", static_cast<int>(request.beams->early_stopping));
   return text + "\n";
 }
 
@@ -334,6 +358,8 @@ std::optional<std::string> run_once(const LoadScript& script, ShadowFiles& files
   for (const auto& [id, answer] : run.answers()) {
     totals.exempt += answer.num_preemptions == 3;
     totals.aged += answer.start_due_at.has_value();
+    totals.gangs_preempted += answer.request.num_branches > 1 && answer.num_preemptions > 0;
+    totals.searches_preempted += answer.request.beams && answer.num_preemptions > 0;
   }
   add_tiers(run.core(), totals);
   files = std::move(run.tiers().files());
@@ -391,8 +417,10 @@ std::string to_text(const LoadScript& script) {
     if (step.num_commands() > 0) text += cat("before step ", s + 1, "\n");
     for (const CoreRequest& request : step.submits) text += request_text(request);
     for (RequestId id : step.cancels) text += cat("  cancel ", id, "\n");
-    for (RequestId id : step.finishes) text += cat("  finish ", id, "\n");
-    for (RequestId id : step.failures) text += cat("  fail the next row of ", id, "\n");
+    for (const ScriptTarget& target : step.finishes)
+      text += cat("  finish branch ", target.number, " of ", target.request, "\n");
+    for (const ScriptTarget& target : step.failures)
+      text += cat("  fail the next row but ", target.number, " of ", target.request, "\n");
   }
   return text;
 }

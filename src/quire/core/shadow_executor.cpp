@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "quire/base/cat.h"
+#include "quire/base/rng.h"
 
 namespace quire {
 namespace {
@@ -21,14 +22,23 @@ std::uint64_t next_chain(std::uint64_t chain, std::uint64_t tenant, std::int32_t
   return digest.value();
 }
 
-TokenId token_of(std::uint64_t fold, std::int32_t vocabulary) {
-  return TokenId{static_cast<std::int32_t>(fold % static_cast<std::uint64_t>(vocabulary))};
+TokenId token_of(std::uint64_t fold, std::int32_t vocabulary, std::int32_t branch) {
+  const std::uint64_t number = branch == 0 ? fold : random_at(fold, static_cast<std::uint64_t>(branch));
+  return TokenId{static_cast<std::int32_t>(number % static_cast<std::uint64_t>(vocabulary))};
 }
 
-}  // namespace
+/// Multiples of 1/8, so that ties happen.
+std::vector<Candidate> candidates_of(std::uint64_t fold, std::int32_t vocabulary, std::int32_t count) {
+  std::vector<Candidate> all;
+  for (std::int32_t id = 0; id < vocabulary; ++id)
+    all.push_back({TokenId{id}, -static_cast<float>(random_at(fold, static_cast<std::uint64_t>(id)) % 64 + 1) / 8});
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.logprob > b.logprob; });
+  all.resize(std::min(all.size(), static_cast<std::size_t>(count)));
+  return all;
+}
 
-TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, std::int32_t vocabulary,
-                     std::span<const LayerGroup> groups) {
+std::uint64_t fold_of(std::string_view salt, const std::vector<TokenId>& tokens, std::span<const LayerGroup> groups) {
   const std::uint64_t tenant = tenant_number(salt);
   std::vector<std::uint64_t> chains;
   for (std::size_t p = 0; p < tokens.size(); ++p)
@@ -39,7 +49,33 @@ TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, 
     const std::size_t first = window == 0 || tokens.size() < window ? 0 : tokens.size() - window;
     for (std::size_t p = first; p < tokens.size(); ++p) fold.add(chains[p]);
   }
-  return token_of(fold.value(), vocabulary);
+  return fold.value();
+}
+
+RowResult result_of(const PlanRow& row, std::uint64_t fold, std::int32_t vocabulary) {
+  RowResult result;
+  if (!row.samples) return result;
+  if (row.ranked) {
+    result.candidates = candidates_of(fold, vocabulary, row.num_outputs);
+  } else if (row.num_outputs == 1) {
+    result.token = token_of(fold, vocabulary, row.branch);
+  } else {
+    for (std::int32_t k = 0; k < row.num_outputs; ++k) result.candidates.push_back({token_of(fold, vocabulary, k)});
+  }
+  return result;
+}
+
+}  // namespace
+
+TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, std::int32_t vocabulary,
+                     std::span<const LayerGroup> groups, std::int32_t branch) {
+  return token_of(fold_of(salt, tokens, groups), vocabulary, branch);
+}
+
+std::vector<Candidate> shadow_candidates(std::string_view salt, const std::vector<TokenId>& tokens,
+                                         std::int32_t vocabulary, std::span<const LayerGroup> groups,
+                                         std::int32_t count) {
+  return candidates_of(fold_of(salt, tokens, groups), vocabulary, count);
 }
 
 ShadowExecutor::ShadowExecutor(std::int32_t num_blocks, const GroupGeometry& geometry, std::int32_t vocabulary,
@@ -68,7 +104,11 @@ StepResult ShadowExecutor::execute(const BatchPlan& plan) {
   if (places_) return execute_in_places(plan);
   count_holders(plan);
   mirror_.apply(plan);
-  if (violation_) return {std::vector<RowResult>(plan.rows.size(), {TokenId{0}, false}), 0};
+  if (violation_) {
+    StepResult result;
+    for (const PlanRow& row : plan.rows) result.rows.push_back(result_of(row, 0, vocabulary_));
+    return result;
+  }
   tiers_.start(plan.tiers, blocks_);
   if (tiers_.violation()) note(*tiers_.violation());
   for (const BlockCopy& copy : plan.copies) blocks_.at(copy.to.value) = blocks_.at(copy.from.value);
@@ -79,7 +119,7 @@ StepResult ShadowExecutor::execute(const BatchPlan& plan) {
   for (const PlanRow& row : plan.rows) {
     Digest fold;
     for (std::size_t group = 0; group < geometry_.num_groups(); ++group) fold_row(row, group, fold);
-    result.rows.push_back({row.samples ? token_of(fold.value(), vocabulary_) : TokenId{-1}, false});
+    result.rows.push_back(result_of(row, fold.value(), vocabulary_));
   }
   forget_passed(plan);
   result.elapsed_ns = 1000 + static_cast<std::uint64_t>(plan.num_tokens());
@@ -241,8 +281,7 @@ StepResult ShadowExecutor::execute_in_places(const BatchPlan& plan) {
   for (const PlanRow& row : plan.rows) check_place(row);
   for (const PlanRow& row : plan.rows) write_in_place(plan, row);
   for (const PlanRow& row : plan.rows) {
-    const std::uint64_t fold = fold_place(row);
-    result.rows.push_back({row.samples ? token_of(fold, vocabulary_) : TokenId{-1}, false});
+    result.rows.push_back(result_of(row, fold_place(row), vocabulary_));
   }
   result.elapsed_ns = 1000 + static_cast<std::uint64_t>(plan.num_tokens());
   return result;

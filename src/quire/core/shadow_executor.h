@@ -28,9 +28,15 @@
 
 namespace quire {
 
-/// The token that follows `tokens` of this tenant, in [0, vocabulary).
+/// The token that follows `tokens` of this tenant, in [0, vocabulary). Branch k of a request gets what one without
+/// branches and with the number k would get.
 TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, std::int32_t vocabulary,
-                     std::span<const LayerGroup> groups = kOneFullGroup);
+                     std::span<const LayerGroup> groups = kOneFullGroup, std::int32_t branch = 0);
+
+/// The best tokens after `tokens` with their pseudo-logprobs, by logprob, then id: `count`, at most the vocabulary.
+std::vector<Candidate> shadow_candidates(std::string_view salt, const std::vector<TokenId>& tokens,
+                                         std::int32_t vocabulary, std::span<const LayerGroup> groups,
+                                         std::int32_t count);
 
 class ShadowExecutor final : public Executor {
  public:

@@ -42,6 +42,8 @@ TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverThousandsOfSeeds) {
   EXPECT_GT(totals.hits, 10 * kCount);
   EXPECT_GT(totals.evictions, kCount);
   EXPECT_GT(totals.collisions, 0u);
+  EXPECT_GT(totals.gangs_preempted, kCount / 20);
+  EXPECT_GT(totals.searches_preempted, kCount / 20);
   EXPECT_GT(totals.swaps, kCount / 20);
   EXPECT_GT(totals.no_room, 0u);
   EXPECT_GT(totals.loads, kCount);
@@ -72,7 +74,7 @@ TEST(ShadowKv, SeedsThatOnceFailedPass) {
 }
 
 TEST(LoadScript, ShrinksToTheCommandsThatMatter) {
-  const LoadScript script = make_script(4);
+  const LoadScript script = make_script(11);
   const auto asks_for_request_3 = [](const LoadScript& candidate) {
     for (const ScriptStep& step : candidate.steps)
       for (const CoreRequest& request : step.submits)

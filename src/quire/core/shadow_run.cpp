@@ -3,26 +3,115 @@
 #include <algorithm>
 
 #include "quire/base/cat.h"
+#include "quire/base/elementary.h"
 #include "quire/base/rng.h"
 #include "quire/sched/scheduler.h"
 
 namespace quire {
 
-OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& options, std::int32_t vocabulary) {
-  const std::int64_t room = std::min<std::int64_t>(options.context_tokens, options.pool_tokens());
-  const std::int64_t max_tokens =
-      request.max_tokens ? *request.max_tokens : room - static_cast<std::int64_t>(request.prompt.size());
+namespace {
+
+std::int32_t prompt_size(const CoreRequest& request) { return static_cast<std::int32_t>(request.prompt.size()); }
+std::int32_t width_of(const CoreRequest& request) {
+  return request.beams ? request.beams->width : request.num_branches;
+}
+
+/// As asked for; or, by trying, the most with which the prompt's shared blocks and those of each branch fit the pool.
+std::int64_t max_tokens_of(const CoreRequest& request, const CoreOptions& options) {
+  if (request.max_tokens) return *request.max_tokens;
+  const bool has_places = options.is_vattention();
+  const auto blocks_for = [&](std::int64_t n) {
+    return has_places ? options.page_groups().groups_for(n) : options.geometry().blocks_for(n);
+  };
+  const std::int64_t prompt = prompt_size(request);
+  const std::int64_t shared = has_places || options.geometry().has_windows() ? 0 : prompt / options.block_size;
+  std::int64_t count = 0;
+  while (prompt + count < std::min<std::int64_t>(options.context_tokens, options.pool_tokens()) &&
+         shared + width_of(request) * (blocks_for(prompt + count + 1) - shared) <= options.num_blocks)
+    ++count;
+  return count;
+}
+
+/// Whole powers exactly, so that equal scores are equal.
+double norm_of(std::int64_t length, const BeamParams& params) {
+  if (params.length_penalty == 1) return static_cast<double>(length);
+  return pow_f64(static_cast<double>(length), params.length_penalty);
+}
+
+bool stops_at(const CoreRequest& request, TokenId token, std::int64_t num_generated) {
+  return num_generated >= request.min_tokens &&
+         std::count(request.stop_tokens.begin(), request.stop_tokens.end(), token) > 0;
+}
+
+}  // namespace
+
+OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& options, std::int32_t vocabulary,
+                           std::int32_t branch) {
+  const std::int64_t max_tokens = max_tokens_of(request, options);
   OracleAnswer answer{{}, FinishReason::length};
   std::vector<TokenId> all = request.prompt;
   while (static_cast<std::int64_t>(answer.tokens.size()) < max_tokens) {
-    const TokenId token = shadow_token(request.salt, all, vocabulary, options.layer_groups);
-    const bool stops = std::count(request.stop_tokens.begin(), request.stop_tokens.end(), token) > 0;
-    if (stops && static_cast<std::int32_t>(answer.tokens.size()) >= request.min_tokens)
+    const TokenId token = shadow_token(request.salt, all, vocabulary, options.layer_groups, branch);
+    if (stops_at(request, token, static_cast<std::int64_t>(answer.tokens.size())))
       return {answer.tokens, FinishReason::stop_token, token};
     answer.tokens.push_back(token);
     all.push_back(token);
   }
   return answer;
+}
+
+std::vector<OracleAnswer> oracle_beams(const CoreRequest& request, const CoreOptions& options,
+                                       std::int32_t vocabulary) {
+  struct Beam {
+    std::vector<TokenId> tokens;
+    double sum;
+  };
+  struct Continuation {
+    double sum;
+    std::size_t parent;
+    TokenId token;
+  };
+  const BeamParams& params = *request.beams;
+  const auto width = static_cast<std::size_t>(params.width);
+  const std::int64_t max_tokens = max_tokens_of(request, options);
+  std::vector<Beam> live = {{{}, 0}};
+  std::vector<OracleAnswer> finished;
+  for (std::int64_t length = 1; !live.empty(); ++length) {
+    const double norm = norm_of(length, params);
+    std::vector<Continuation> all;
+    for (std::size_t parent = 0; parent < live.size(); ++parent) {
+      std::vector<TokenId> tokens = request.prompt;
+      tokens.insert(tokens.end(), live[parent].tokens.begin(), live[parent].tokens.end());
+      for (const Candidate& candidate :
+           shadow_candidates(request.salt, tokens, vocabulary, options.layer_groups, vocabulary))
+        all.push_back({live[parent].sum + double{candidate.logprob}, parent, candidate.token});
+    }
+    std::sort(all.begin(), all.end(), [](const Continuation& a, const Continuation& b) {
+      return a.sum != b.sum ? a.sum > b.sum : std::pair(a.parent, a.token) < std::pair(b.parent, b.token);
+    });
+    std::vector<Beam> next;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const auto& [sum, parent, token] = all[rank];
+      const bool stops = stops_at(request, token, length - 1);
+      std::vector<TokenId> tokens = live[parent].tokens;
+      if (!stops) tokens.push_back(token);
+      if ((stops || length == max_tokens) && rank < width)
+        finished.push_back(
+            {tokens, stops ? FinishReason::stop_token : FinishReason::length, stops ? token : TokenId{-1}, sum / norm});
+      if (!stops && length < max_tokens && next.size() < width) next.push_back({tokens, sum});
+      if (rank >= width && (next.size() == width || length == max_tokens)) break;
+    }
+    live = std::move(next);
+    std::stable_sort(finished.begin(), finished.end(),
+                     [](const OracleAnswer& a, const OracleAnswer& b) { return a.score > b.score; });
+    if (finished.size() > width) finished.resize(width);
+    if (finished.size() < width || live.empty()) continue;
+    const bool hopes = params.early_stopping == EarlyStopping::never && params.length_penalty > 0;
+    const double best = live[0].sum / (hopes ? norm_of(max_tokens, params) : norm);
+    if (params.early_stopping == EarlyStopping::when_full || best <= finished.back().score) break;
+  }
+  finished.resize(std::min(finished.size(), static_cast<std::size_t>(params.num_returned)));
+  return finished;
 }
 
 std::vector<TokenId> make_prompt(RequestId request, std::int32_t num_tokens, std::int32_t vocabulary) {
@@ -42,12 +131,6 @@ ShadowRun::ShadowRun(const CoreOptions& options, std::int32_t vocabulary, const 
   if (options.is_vattention()) executor_.use_places(options.vattention());
 }
 
-namespace {
-std::int32_t prompt_size(const ShadowRun::Answer& answer) {
-  return static_cast<std::int32_t>(answer.request.prompt.size());
-}
-}  // namespace
-
 void ShadowRun::note(std::string text) {
   if (!problem_) problem_ = cat("step ", num_steps_, ": ", text);
 }
@@ -58,7 +141,7 @@ std::optional<Refusal> ShadowRun::submit(const CoreRequest& request) {
   executor_.set_salt(request.id, request.salt);
   Answer& answer = answers_[request.id];
   answer.request = request;
-  answer.next_logits = request.logits_from.value_or(static_cast<std::int32_t>(request.prompt.size()) - 1);
+  answer.branches[0].next_logits = request.logits_from.value_or(prompt_size(request) - 1);
   answer.submitted_at_step = num_steps_;
   arrivals_.push_back(request.id);
   steps_left_ += steps_needed(request);
@@ -67,9 +150,7 @@ std::optional<Refusal> ShadowRun::submit(const CoreRequest& request) {
 
 /// Rows of one token that the request takes at most, its preemptions included.
 std::uint64_t ShadowRun::steps_needed(const CoreRequest& request) const {
-  const std::int64_t room = std::min<std::int64_t>(options_.context_tokens, options_.pool_tokens());
-  const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-  const std::int64_t need = prompt_tokens + (request.max_tokens ? *request.max_tokens : room - prompt_tokens);
+  const std::int64_t need = prompt_size(request) + width_of(request) * max_tokens_of(request, options_);
   return static_cast<std::uint64_t>((kMaxPreemptions + 1) * need);
 }
 
@@ -106,8 +187,9 @@ bool ShadowRun::cancel(RequestId request) {
   return ended;
 }
 
-bool ShadowRun::finish(RequestId request) {
-  const bool ended = core_->finish(request);
+bool ShadowRun::finish(RequestId request, std::int32_t branch) {
+  const bool ended = core_->finish_branch(request, branch);
+  if (ended) answers_.at(request).is_disturbed = true;
   for (const Event& event : core_->take_events()) handle(event);
   return ended;
 }
@@ -158,8 +240,13 @@ const BatchPlan& ShadowRun::step() {
   if (auto violation = core_->validate()) note(*violation);
   StepResult result = executor_.execute(plan);
   if (executor_.violation()) note(*executor_.violation());
-  for (std::size_t i = 0; i < plan.rows.size(); ++i)
-    if (failing_.erase(plan.rows[i].request) > 0) result.rows[i] = {TokenId{-1}, true};
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const auto failing = failing_.find(plan.rows[i].request);
+    if (failing == failing_.end() || failing->second-- > 0) continue;
+    failing_.erase(failing);
+    result.rows[i] = {TokenId{-1}, true};
+    answers_.at(plan.rows[i].request).is_disturbed = true;
+  }
   for (const Event& event : core_->commit(result)) handle(event);
   check_waits();
   if (auto violation = core_->validate()) note(*violation);
@@ -174,69 +261,177 @@ void ShadowRun::check_plan(const BatchPlan& plan) {
     if (!row.is_prefill && prefill_seen) note("B5: a decode comes after a prefill");
     prefill_seen = prefill_seen || row.is_prefill;
     Answer& answer = answers_.at(row.request);
+    const std::int32_t prompt_tokens = prompt_size(answer.request);
     if (answer.num_preemptions == 0)
-      answer.computed_tokens += std::min(row.end(), prompt_size(answer)) - std::min(row.begin, prompt_size(answer));
+      answer.computed_tokens += std::min(row.end(), prompt_tokens) - std::min(row.begin, prompt_tokens);
     if (answer.finished) note(cat("request ", row.request, " has a row after its end"));
-    // Logits of every position from logits_from on are delivered once, whatever the chunks and preemptions.
-    if (row.num_logits() > 0) {
-      if (row.first_logits() != answer.next_logits)
-        note(cat("request ", row.request, " gets logits of ", row.first_logits(), ", due is ", answer.next_logits));
-      answer.next_logits = row.end();
-    }
-    if (row.samples && row.num_logits() == 0) note(cat("request ", row.request, " samples without logits"));
+    check_logits(answer, row);
   }
+}
+
+/// Logits of every position from logits_from on are delivered once to each branch, whatever the chunks and preemptions.
+void ShadowRun::check_logits(Answer& answer, const PlanRow& row) {
+  BranchAnswer& branch = answer.branches[row.branch];
+  if (branch.finished && !answer.request.beams) note(cat("request ", row.request, " has a row of an ended branch"));
+  if (row.num_logits() > 0) {
+    if (row.first_logits() != branch.next_logits)
+      note(cat("request ", row.request, " gets logits of ", row.first_logits(), ", due is ", branch.next_logits));
+    branch.next_logits = row.end();
+  }
+  if (row.samples && row.num_logits() == 0) note(cat("request ", row.request, " samples without logits"));
 }
 
 void ShadowRun::handle(const Event& event) {
   events_.push_back(event);
-  if (const auto* sampled = std::get_if<TokenSampled>(&event)) {
-    Answer& answer = answers_.at(sampled->request);
-    if (answer.finished) note(cat("request ", sampled->request, " gets a token after its end"));
-    if (sampled->index != static_cast<std::int32_t>(answer.tokens.size())) note("a token's index is out of order");
-    if (answer.tokens.empty()) answer.first_token_step = num_steps_;
-    answer.tokens.push_back(sampled->token);
-  } else if (const auto* finished = std::get_if<RequestFinished>(&event)) {
-    Answer& answer = answers_.at(finished->request);
-    if (answer.finished) note(cat("request ", finished->request, " ends twice"));
-    if (finished->num_tokens != static_cast<std::int32_t>(answer.tokens.size())) note("I9: num_tokens is wrong");
-    answer.finished = *finished;
-    check_answer(answer);
-  } else if (const auto* started = std::get_if<RequestStarted>(&event)) {
-    Answer& answer = answers_.at(started->request);
-    if (answer.cached_tokens) note(cat("request ", started->request, " starts twice"));
-    answer.cached_tokens = started->cached_tokens;
-    answer.started_at_step = num_steps_;
-    if (started->cached_tokens >= static_cast<std::int32_t>(answer.request.prompt.size()))
-      note(cat("request ", started->request, " has nothing to compute"));
-  } else if (const auto* preempted = std::get_if<RequestPreempted>(&event)) {
-    Answer& answer = answers_.at(preempted->request);
-    if (preempted->num_preemptions != ++answer.num_preemptions) note("a preemption is counted wrongly");
-    if (answer.num_preemptions > kMaxPreemptions)
-      note(cat("I10: request ", preempted->request, " preempted too often"));
+  std::visit(
+      [this](const auto& e) {
+        if (answers_.at(e.request).finished) note(cat("request ", e.request, " has an event after its end"));
+        handle(e);
+      },
+      event);
+}
+
+void ShadowRun::handle(const TokenSampled& sampled) {
+  Answer& answer = answers_.at(sampled.request);
+  BranchAnswer& branch = answer.branches[sampled.branch];
+  if (branch.finished) note(cat("request ", sampled.request, " gets a token after its branch's end"));
+  if (sampled.index != static_cast<std::int32_t>(branch.tokens.size())) note("a token's index is out of order");
+  if (answer.first_token_step == 0) answer.first_token_step = num_steps_;
+  if (branch.tokens.empty()) branch.next_logits = prompt_size(answer.request);
+  branch.tokens.push_back(sampled.token);
+  if (sampled.branch == 0) answer.tokens = branch.tokens;
+}
+
+void ShadowRun::handle(const BeamsAdvanced& advanced) {
+  Answer& answer = answers_.at(advanced.request);
+  if (answer.beams.empty()) answer.beams.emplace_back();
+  if (answer.first_token_step == 0) answer.first_token_step = num_steps_;
+  std::vector<std::vector<TokenId>> beams;
+  for (const BeamStep& step : advanced.steps) {
+    beams.push_back(answer.beams.at(static_cast<std::size_t>(step.parent)));
+    beams.back().push_back(step.token);
   }
+  answer.beams = std::move(beams);
+  const auto length = static_cast<std::int32_t>(answer.beams.at(0).size());
+  for (std::size_t i = 0; i < answer.beams.size(); ++i)
+    answer.branches[static_cast<std::int32_t>(i)].next_logits = prompt_size(answer.request) + length - 1;
+}
+
+void ShadowRun::handle(const BeamReturned& returned) {
+  Answer& answer = answers_.at(returned.request);
+  BranchAnswer& branch = answer.branches[returned.branch];
+  branch.tokens = returned.tokens;
+  branch.score = returned.score;
+  if (returned.branch == 0) answer.tokens = branch.tokens;
+}
+
+void ShadowRun::handle(const BranchFinished& finished) {
+  BranchAnswer& branch = answers_.at(finished.request).branches[finished.branch];
+  if (branch.finished) note(cat("request ", finished.request, ", branch ", finished.branch, " ends twice"));
+  if (finished.num_tokens != static_cast<std::int32_t>(branch.tokens.size()))
+    note("I9: a branch's num_tokens is wrong");
+  branch.finished = finished;
+}
+
+void ShadowRun::handle(const RequestFinished& finished) {
+  Answer& answer = answers_.at(finished.request);
+  answer.finished = finished;
+  check_answer(answer);
+}
+
+void ShadowRun::handle(const RequestStarted& started) {
+  Answer& answer = answers_.at(started.request);
+  if (answer.cached_tokens) note(cat("request ", started.request, " starts twice"));
+  answer.cached_tokens = started.cached_tokens;
+  answer.started_at_step = num_steps_;
+  if (started.cached_tokens >= prompt_size(answer.request))
+    note(cat("request ", started.request, " has nothing to compute"));
+}
+
+void ShadowRun::handle(const RequestPreempted& preempted) {
+  Answer& answer = answers_.at(preempted.request);
+  if (preempted.num_preemptions != ++answer.num_preemptions) note("a preemption is counted wrongly");
+  if (answer.num_preemptions > kMaxPreemptions) note(cat("I10: request ", preempted.request, " preempted too often"));
 }
 
 void ShadowRun::check_answer(const Answer& answer) {
-  const OracleAnswer expected = oracle_answer(answer.request, options_, vocabulary_);
+  const CoreRequest& request = answer.request;
+  const std::int32_t expected = request.beams ? request.beams->num_returned : request.num_branches;
+  std::int32_t num_tokens = 0;
+  for (std::int32_t k = 0; k < expected; ++k) {
+    const auto branch = answer.branches.find(k);
+    if (branch == answer.branches.end() || !branch->second.finished)
+      return note(cat("request ", request.id, " ended and its branch ", k, " did not"));
+    num_tokens += branch->second.finished->num_tokens;
+    if (!request.beams) check_branch(answer, k);
+  }
+  if (answer.finished->num_tokens != num_tokens) note("I9: num_tokens is wrong");
+  if (request.beams) check_beams(answer);
   const FinishReason reason = answer.finished->reason;
   const bool by_itself = reason == FinishReason::length || reason == FinishReason::stop_token;
-  if (answer.tokens.size() > expected.tokens.size() ||
-      !std::equal(answer.tokens.begin(), answer.tokens.end(), expected.tokens.begin()))
-    note(cat("request ", answer.request.id, " got other tokens than alone"));
-  if (!by_itself) return;
-  if (answer.tokens.size() != expected.tokens.size() || reason != expected.reason ||
-      answer.finished->stop_token != expected.stop_token)
-    note(cat("request ", answer.request.id, " ended after ", answer.tokens.size(), " tokens with ", to_string(reason),
-             ", alone after ", expected.tokens.size(), " with ", to_string(expected.reason)));
-  if (answer.num_preemptions == 0 && answer.cached_tokens.value_or(0) + answer.computed_tokens != prompt_size(answer))
-    note(cat("I9: request ", answer.request.id, " computed ", answer.computed_tokens, " and found ",
+  // B30: however many branches, the prompt is computed once.
+  if (by_itself && answer.num_preemptions == 0 &&
+      answer.cached_tokens.value_or(0) + answer.computed_tokens != prompt_size(request))
+    note(cat("I9: request ", request.id, " computed ", answer.computed_tokens, " and found ",
              answer.cached_tokens.value_or(0), " tokens of its prompt"));
+}
+
+void ShadowRun::check_branch(const Answer& answer, std::int32_t index) {
+  const CoreRequest& request = answer.request;
+  const BranchAnswer& branch = answer.branches.at(index);
+  const OracleAnswer expected = oracle_answer(request, options_, vocabulary_, index);
+  const FinishReason reason = branch.finished->reason;
+  const std::string name = cat("request ", request.id, ", branch ", index);
+  if (branch.tokens.size() > expected.tokens.size() ||
+      !std::equal(branch.tokens.begin(), branch.tokens.end(), expected.tokens.begin()))
+    note(cat(name, " got other tokens than alone"));
+  if (reason != FinishReason::length && reason != FinishReason::stop_token) return;
+  if (branch.tokens.size() != expected.tokens.size() || reason != expected.reason ||
+      branch.finished->stop_token != expected.stop_token)
+    note(cat(name, " ended after ", branch.tokens.size(), " tokens with ", to_string(reason), ", alone after ",
+             expected.tokens.size(), " with ", to_string(expected.reason)));
   // Without sampling all logits of the prompt were due; with it, those before the last token sampled from.
-  const auto prompt_tokens = static_cast<std::int32_t>(answer.request.prompt.size());
   const std::int32_t num_sampled =
-      static_cast<std::int32_t>(answer.tokens.size()) + (reason == FinishReason::stop_token ? 1 : 0);
-  if (answer.next_logits != prompt_tokens + std::max(0, num_sampled - 1))
-    note(cat("request ", answer.request.id, " got logits up to ", answer.next_logits));
+      static_cast<std::int32_t>(branch.tokens.size()) + (reason == FinishReason::stop_token ? 1 : 0);
+  if (num_sampled > 1 && branch.next_logits != prompt_size(request) + num_sampled - 1)
+    note(cat(name, " got logits up to ", branch.next_logits));
+  if (index == 0 && num_sampled < 2 && branch.next_logits != prompt_size(request))
+    note(cat(name, " got logits up to ", branch.next_logits));
+}
+
+/// What its tokens are worth by the oracle's logprobs.
+double ShadowRun::score_of(const CoreRequest& request, const OracleAnswer& beam) const {
+  std::vector<TokenId> path = beam.tokens, all = request.prompt;
+  if (beam.reason == FinishReason::stop_token) path.push_back(beam.stop_token);
+  double sum = 0;
+  for (TokenId token : path) {
+    for (const Candidate& candidate :
+         shadow_candidates(request.salt, all, vocabulary_, options_.layer_groups, vocabulary_))
+      if (candidate.token == token) sum += double{candidate.logprob};
+    all.push_back(token);
+  }
+  return sum / norm_of(static_cast<std::int64_t>(path.size()), *request.beams);
+}
+
+void ShadowRun::check_beams(const Answer& answer) {
+  const CoreRequest& request = answer.request;
+  const FinishReason reason = answer.finished->reason;
+  if (reason == FinishReason::cancelled) return;
+  std::vector<OracleAnswer> returned;
+  for (const auto& [index, branch] : answer.branches)
+    if (branch.finished && branch.finished->reason != FinishReason::failed)
+      returned.push_back({branch.tokens, branch.finished->reason, branch.finished->stop_token, branch.score});
+  for (const OracleAnswer& beam : returned)
+    if (std::abs(beam.score - score_of(request, beam)) > 1e-9 * std::abs(beam.score))
+      note(cat("request ", request.id, " returns a beam of score ", beam.score, "; its tokens are worth ",
+               score_of(request, beam)));
+  if (answer.is_disturbed) return;
+  const std::vector<OracleAnswer> expected = oracle_beams(request, options_, vocabulary_);
+  bool equal = returned.size() == expected.size();
+  for (std::size_t i = 0; equal && i < returned.size(); ++i)
+    equal = returned[i].tokens == expected[i].tokens && returned[i].reason == expected[i].reason &&
+            returned[i].stop_token == expected[i].stop_token;
+  if (!equal) note(cat("request ", request.id, " returns other beams than alone"));
 }
 
 void ShadowRun::run_to_end() {
@@ -272,6 +467,7 @@ void ShadowRun::check_counters() {
   std::uint64_t num_preemptions = 0;
   for (const Event& event : events_) {
     num_tokens += std::holds_alternative<TokenSampled>(event);
+    if (const auto* returned = std::get_if<BeamReturned>(&event)) num_tokens += returned->tokens.size();
     num_finished += std::holds_alternative<RequestFinished>(event);
     num_preemptions += std::holds_alternative<RequestPreempted>(event);
   }

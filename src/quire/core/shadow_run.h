@@ -1,12 +1,11 @@
 #pragma once
 // ShadowRun: for tests and ./dev simulate. Drives an EngineCore with a ShadowExecutor, checks every step and every
 // event, and compares what each request got with the oracle: the same request alone, without paging, chunks, batches or
-// preemption.
+// preemption; each branch as a request of its own; a beam search as a plain one that keeps whole lists of tokens.
 
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -21,10 +20,15 @@ struct OracleAnswer {
   std::vector<TokenId> tokens;
   FinishReason reason;
   TokenId stop_token{-1};
+  double score = 0;  ///< of a beam
 };
 
-/// What the request must get if nobody ends it from outside.
-OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& options, std::int32_t vocabulary);
+/// What a branch of the request must get if nobody ends it from outside.
+OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& options, std::int32_t vocabulary,
+                           std::int32_t branch = 0);
+
+/// What its beam search must return.
+std::vector<OracleAnswer> oracle_beams(const CoreRequest& request, const CoreOptions& options, std::int32_t vocabulary);
 
 /// How the files behave, if there are any.
 struct DiskBehaviour {
@@ -39,8 +43,9 @@ class ShadowRun {
 
   std::optional<Refusal> submit(const CoreRequest& request);
   bool cancel(RequestId request);
-  bool finish(RequestId request);
-  void fail_next_row(RequestId request) { failing_.insert(request); }
+  bool finish(RequestId request, std::int32_t branch = 0);
+  /// The next row of the request but `skip` more fails.
+  void fail_next_row(RequestId request, std::int32_t skip = 0) { failing_[request] = skip; }
 
   void set_disk(const DiskBehaviour& behaviour) { disk_ = behaviour, disk_rng_ = Rng(behaviour.seed); }
   /// Before the first step: files that an earlier run has left.
@@ -54,14 +59,22 @@ class ShadowRun {
   /// After the end: the pool is empty, all answers are right, counters agree with events, the log replays.
   void check_end();
 
+  struct BranchAnswer {
+    std::vector<TokenId> tokens;
+    std::optional<BranchFinished> finished;
+    std::int32_t next_logits = 0;  ///< next position whose logits are due
+    double score = 0;              ///< of a beam that was returned
+  };
   struct Answer {
     CoreRequest request;
-    std::vector<TokenId> tokens;
+    std::map<std::int32_t, BranchAnswer> branches;
+    std::vector<TokenId> tokens;              ///< of branch 0
+    std::vector<std::vector<TokenId>> beams;  ///< the live ones, as the events tell
+    bool is_disturbed = false;                ///< a branch was ended from outside, or failed
     std::optional<RequestFinished> finished;
     std::int32_t num_preemptions = 0;
     std::optional<std::int32_t> cached_tokens;  ///< as reported when it started
     std::int32_t computed_tokens = 0;           ///< of the prompt, before any preemption
-    std::int32_t next_logits = 0;               ///< next position whose logits are due
     std::uint64_t first_token_step = 0;
     std::uint64_t submitted_at_step = 0;
     std::optional<std::uint64_t> started_at_step;
@@ -84,7 +97,18 @@ class ShadowRun {
   void note_aged();
   void check_waits();
   void handle(const Event& event);
+  void handle(const TokenSampled& sampled);
+  void handle(const BeamsAdvanced& advanced);
+  void handle(const BeamReturned& returned);
+  void handle(const BranchFinished& finished);
+  void handle(const RequestFinished& finished);
+  void handle(const RequestPreempted& preempted);
+  void handle(const RequestStarted& started);
+  void check_logits(Answer& answer, const PlanRow& row);
   void check_answer(const Answer& answer);
+  void check_branch(const Answer& answer, std::int32_t index);
+  void check_beams(const Answer& answer);
+  double score_of(const CoreRequest& request, const OracleAnswer& beam) const;
   void check_tiers();
   void check_counters();
   void check_replay();
@@ -96,8 +120,8 @@ class ShadowRun {
   std::unique_ptr<EngineCore> core_;
   ShadowExecutor executor_;
   std::map<RequestId, Answer> answers_;
-  std::vector<RequestId> arrivals_;  ///< accepted, in order
-  std::set<RequestId> failing_;
+  std::vector<RequestId> arrivals_;            ///< accepted, in order
+  std::map<RequestId, std::int32_t> failing_;  ///< rows to come before the one that fails
   DiskBehaviour disk_;
   Rng disk_rng_{0};
   bool stands_still_ = false;     ///< the last plan had no row, for want of files

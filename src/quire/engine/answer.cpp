@@ -2,32 +2,20 @@
 
 #include <utility>
 
-#include "quire/base/check.h"
-
 namespace quire::engine {
 
-Answer::Answer(RequestId id, const GenerateRequest& request, const Tokenizer& tokenizer)
-    : stops_(request.stop),
-      detokenizer_(tokenizer),
-      matcher_(request.stop),
-      min_tokens_(request.min_tokens),
-      next_score_(request.scoring ? request.scoring->from : 0) {
+Answer::Answer(RequestId id, std::int32_t branch, const GenerateRequest& request, const Tokenizer& tokenizer)
+    : stops_(request.stop), text_(request, tokenizer), next_score_(request.scoring ? request.scoring->from : 0) {
   delta_.request = id;
+  delta_.branch = branch;
   delta_.usage.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
 }
 
 bool Answer::add(OutputToken token) {
-  const bool may_stop = delta_.usage.completion_tokens >= min_tokens_;
   ++delta_.usage.completion_tokens;
-  std::string text = detokenizer_.push(token.token);
+  delta_.text += text_.push(token.token);
   delta_.tokens.push_back(std::move(token));
-  if (!may_stop) {
-    delta_.text += text;
-    return false;
-  }
-  StopMatcher::Output output = matcher_.feed(text);
-  delta_.text += output.text;
-  return output.matched.has_value();
+  return text_.matched().has_value();
 }
 
 void Answer::add_scores(std::vector<ScoreRow> rows) {
@@ -39,16 +27,13 @@ void Answer::add_scores(std::vector<ScoreRow> rows) {
 }
 
 void Answer::finish(Finish finish) {
-  StopMatcher::Output last = matcher_.feed(detokenizer_.finish());
-  delta_.text += last.text;
-  if (last.matched) return finish_by_stop_string();
-  delta_.text += matcher_.finish();
+  delta_.text += text_.finish();
+  if (text_.matched()) {
+    finish.reason = FinishReason::stop;
+    finish.stop_token.reset();
+    finish.stop_string = stops_[*text_.matched()];
+  }
   delta_.finish = std::move(finish);
-}
-
-void Answer::finish_by_stop_string() {
-  QUIRE_CHECK(matcher_.matched().has_value());
-  delta_.finish = Finish{.reason = FinishReason::stop, .stop_string = stops_[*matcher_.matched()]};
 }
 
 bool Answer::has_delta() const {
@@ -59,6 +44,7 @@ Delta Answer::take_delta() {
   Delta taken = std::move(delta_);
   delta_ = Delta{};
   delta_.request = taken.request;
+  delta_.branch = taken.branch;
   delta_.usage = taken.usage;
   return taken;
 }

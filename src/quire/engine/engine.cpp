@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -15,9 +16,10 @@
 #include "quire/base/hash.h"
 #include "quire/core/command_log.h"
 #include "quire/core/engine_core.h"
-#include "quire/engine/answer.h"
+#include "quire/engine/flight.h"
 #include "quire/engine/loading.h"
 #include "quire/engine/model_executor.h"
+#include "quire/engine/request_check.h"
 #include "quire/kv/vattention_kv_manager.h"
 
 namespace quire::engine {
@@ -62,12 +64,28 @@ struct CancelCommand {
 };
 using Command = std::variant<SubmitCommand, CancelCommand>;
 
-/// A request in flight, as the engine's thread sees it.
-struct Flight {
-  Answer answer;
-  Engine::Callback callback;
-  Clock::time_point submitted, started, first_token;
-  bool has_started = false, has_token = false;
+/// Finds what a step's rows drew, by request and branch.
+class SampledRows {
+ public:
+  explicit SampledRows(std::span<const PlanRow> rows) {
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      if (rows[r].samples)
+        for (std::int32_t k = 0; k < rows[r].num_outputs; ++k)
+          places_[rows[r].request].push_back({rows[r].branch + k, r, static_cast<std::size_t>(k)});
+  }
+
+  OutputToken& find(const TokenSampled& event, std::span<RowOutput> outputs) const {
+    for (const Place& place : places_.at(event.request))
+      if (place.branch == event.branch) return outputs[place.row].tokens[place.output];
+    QUIRE_CHECK(false, "no row sampled a token of request ", event.request, ", branch ", event.branch);
+  }
+
+ private:
+  struct Place {
+    std::int32_t branch;
+    std::size_t row, output;
+  };
+  std::unordered_map<RequestId, std::vector<Place>> places_;
 };
 
 }  // namespace
@@ -113,16 +131,15 @@ struct Engine::State {
   void handle(SubmitCommand command);
   void handle(const CancelCommand& command) { core->cancel(command.id); }
   void step();
-  void deliver(const std::vector<Event>& events, const std::unordered_map<RequestId, std::size_t>& row_of);
-  void on_token(const TokenSampled& event, RowOutput& output);
-  void on_started(const RequestStarted& event);
-  void on_finished(const RequestFinished& event);
-  void end(RequestId id, Finish finish);
+  void deliver(const std::vector<Event>& events, std::span<const PlanRow> rows);
+  void on_token(const TokenSampled& event, OutputToken& output);
+  void on_beams(const BeamsAdvanced& event);
+  void end_branch(const BranchFinished& finished, std::string message);
+  void end_all(RequestId id, const std::string& message);
   void publish();
   void publish_page_groups();
   void send();
   std::vector<TokenId> end_tokens(const GenerateRequest& request) const;
-  std::optional<Refusal> check(const GenerateRequest& request) const;
 };
 
 std::vector<TokenId> Engine::State::end_tokens(const GenerateRequest& request) const {
@@ -134,52 +151,6 @@ std::vector<TokenId> Engine::State::end_tokens(const GenerateRequest& request) c
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   return tokens;
-}
-
-std::optional<Refusal> Engine::State::check(const GenerateRequest& request) const {
-  const auto invalid = [](std::string field, std::string message) {
-    return Refusal{Refusal::Kind::invalid, std::move(message), std::move(field)};
-  };
-  const std::int64_t vocab = loaded.info.vocab_size;
-  const auto is_token = [vocab](TokenId token) { return token.value >= 0 && token.value < vocab; };
-  if (request.prompt.empty()) return invalid("prompt", "the prompt is empty; wanted at least one token");
-  for (TokenId token : request.prompt) {
-    if (!is_token(token)) {
-      return invalid("prompt", cat("token id ", token, " is outside the vocabulary [0, ", vocab, ")"));
-    }
-  }
-  for (TokenId token : request.stop_tokens) {
-    if (!is_token(token)) {
-      return invalid("stop_token_ids", cat("token id ", token, " is outside the vocabulary [0, ", vocab, ")"));
-    }
-  }
-  for (const auto& bias : request.sampling.logit_bias) {
-    if (!is_token(bias.token)) {
-      return invalid("logit_bias", cat("token id ", bias.token, " is outside the vocabulary [0, ", vocab, ")"));
-    }
-  }
-  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  if (request.max_tokens && *request.max_tokens < 0) {
-    return invalid("max_tokens", cat("found ", *request.max_tokens, ", wanted 0 or more"));
-  }
-  if (request.scoring && (request.scoring->from < 0 || request.scoring->from >= prompt)) {
-    return invalid("from", cat("found ", request.scoring->from, ", wanted a position in [0, ", prompt, ")"));
-  }
-  const std::int64_t answer = request.max_tokens.value_or(1);
-  const std::int64_t pool = loaded.info.kv_tokens;
-  if (prompt + answer > loaded.info.context) {
-    return invalid(
-        prompt + 1 > loaded.info.context ? "prompt" : "max_tokens",
-        cat("the context is ", loaded.info.context, " tokens; the prompt has ", prompt, " and ",
-            request.max_tokens ? cat("max_tokens is ", answer) : "one more must fit", ", together ", prompt + answer));
-  }
-  if (prompt + answer > pool) {
-    return invalid(prompt + 1 > pool ? "prompt" : "max_tokens",
-                   cat("the KV cache holds ", pool, " tokens; the prompt has ", prompt, " and ",
-                       request.max_tokens ? cat("max_tokens is ", answer) : "one more must fit", ", together ",
-                       prompt + answer, "; start with more --kv-memory"));
-  }
-  return std::nullopt;
 }
 
 void Engine::State::run() {
@@ -261,103 +232,84 @@ void Engine::State::handle(SubmitCommand command) {
       .min_tokens = command.request.min_tokens,
       .priority = command.request.priority,
       .salt = command.request.cache_salt,
+      .num_branches = command.request.num_branches,
+      .beams = command.request.beams,
   };
   if (command.request.scoring) request.logits_from = command.request.scoring->from;
   executor->add(command.id, command.request, request.stop_tokens);
-  flights.emplace(command.id, Flight{Answer(command.id, command.request, *loaded.tokenizer),
-                                     std::move(command.callback), command.submitted});
-  if (auto refusal = core->submit(std::move(request))) {
-    end(command.id, Finish{.reason = FinishReason::failed, .message = refusal->message});
-  }
+  flights.try_emplace(command.id, command.id, command.request, *loaded.tokenizer, std::move(command.callback),
+                      command.submitted);
+  if (auto refusal = core->submit(std::move(request))) end_all(command.id, refusal->message);
 }
 
 void Engine::State::step() {
   const auto start = Clock::now();
   const BatchPlan& plan = core->plan_step();
   plan_digest.add(plan.digest());
-  std::unordered_map<RequestId, std::size_t> row_of;
-  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-    row_of.emplace(plan.rows[r].request, r);
-    Flight& flight = flights.at(plan.rows[r].request);
-    if (!flight.has_started) flight.started = start;
-    flight.has_started = true;
-  }
+  for (const PlanRow& row : plan.rows) flights.at(row.request).note_started(start);
   stands_still = plan.rows.empty() && core->has_work();
   const StepResult result = executor->execute(plan);
-  for (const auto& [request, row] : row_of) {
-    flights.at(request).answer.add_scores(std::move(executor->outputs()[row].scores));
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    if (executor->outputs()[r].memory_refused) flights.at(plan.rows[r].request).note_memory_refused();
+    std::vector<ScoreRow>& scores = executor->outputs()[r].scores;
+    if (scores.empty()) continue;
+    Flight& flight = flights.at(plan.rows[r].request);
+    flight.add_scores(std::move(scores));
+    flight.take_deltas(outgoing);  // before any branch's tokens
   }
-  deliver(core->commit(result), row_of);
-  deliver(core->take_events(), row_of);  // of requests that a stop string ended
-  for (auto& [request, row] : row_of) {
-    auto flight = flights.find(request);
-    if (flight != flights.end() && flight->second.answer.has_delta()) {
-      outgoing.emplace_back(flight->second.callback, flight->second.answer.take_delta());
-    }
+  deliver(core->commit(result), plan.rows);
+  deliver(core->take_events(), {});  // of branches that a stop string ended
+  for (const PlanRow& row : plan.rows) {
+    auto flight = flights.find(row.request);
+    if (flight != flights.end()) flight->second.take_deltas(outgoing);
   }
   step_ns += elapsed_ns(start, Clock::now());
   send();
 }
 
-void Engine::State::deliver(const std::vector<Event>& events,
-                            const std::unordered_map<RequestId, std::size_t>& row_of) {
+void Engine::State::deliver(const std::vector<Event>& events, std::span<const PlanRow> rows) {
+  const SampledRows sampled(rows);
   for (const Event& event : events) {
     if (const auto* token = std::get_if<TokenSampled>(&event)) {
-      on_token(*token, executor->outputs()[row_of.at(token->request)]);
+      on_token(*token, sampled.find(*token, executor->outputs()));
+    } else if (const auto* beams = std::get_if<BeamsAdvanced>(&event)) {
+      on_beams(*beams);
+    } else if (const auto* returned = std::get_if<BeamReturned>(&event)) {
+      flights.at(returned->request).add_returned(*returned);
     } else if (const auto* started = std::get_if<RequestStarted>(&event)) {
-      on_started(*started);
-    } else if (const auto* finished = std::get_if<RequestFinished>(&event)) {
-      on_finished(*finished);
+      flights.at(started->request).set_cached_tokens(started->cached_tokens);
+    } else if (const auto* finished = std::get_if<BranchFinished>(&event)) {
+      end_branch(*finished, finished->reason == quire::FinishReason::cancelled
+                                ? "cancelled"
+                                : flights.at(finished->request).failure());
     }
   }
 }
 
-void Engine::State::on_token(const TokenSampled& event, RowOutput& output) {
-  Flight& flight = flights.at(event.request);
-  if (!flight.has_token) flight.first_token = Clock::now();
-  flight.has_token = true;
-  output.token.token = event.token;
-  if (flight.answer.add(std::move(output.token))) core->finish(event.request);
+void Engine::State::on_token(const TokenSampled& event, OutputToken& output) {
+  if (flights.at(event.request).add_token(event.branch, std::move(output)))
+    core->finish_branch(event.request, event.branch);
 }
 
-void Engine::State::on_started(const RequestStarted& event) {
-  flights.at(event.request).answer.set_cached_tokens(event.cached_tokens);
+void Engine::State::on_beams(const BeamsAdvanced& event) {
+  for (std::int32_t beam : flights.at(event.request).advance_beams(event.steps))
+    core->finish_branch(event.request, beam);
 }
 
-void Engine::State::on_finished(const RequestFinished& event) {
-  Flight& flight = flights.at(event.request);
-  switch (event.reason) {
-    case quire::FinishReason::stop_token: {
-      Finish finish{.reason = FinishReason::stop};
-      if (!loaded.tokenizer->is_end(event.stop_token)) finish.stop_token = event.stop_token;
-      return end(event.request, std::move(finish));
-    }
-    case quire::FinishReason::length:
-      return end(event.request, {.reason = FinishReason::length});
-    case quire::FinishReason::cancelled:
-      return end(event.request, {.reason = FinishReason::cancelled, .message = "cancelled"});
-    case quire::FinishReason::failed:
-      return end(event.request, {.reason = FinishReason::failed,
-                                 .message = "the model gave a value that is not finite for this request"});
-    case quire::FinishReason::stopped_by_caller:
-      flight.answer.finish_by_stop_string();
-      return end(event.request, {});
-  }
+/// Makes the branch's last delta, and forgets the request after its last branch.
+void Engine::State::end_branch(const BranchFinished& finished, std::string message) {
+  const auto found = flights.find(finished.request);
+  Flight& flight = found->second;
+  outgoing.emplace_back(flight.callback(), flight.end_branch(finished, std::move(message)));
+  if (!flight.has_ended()) return;
+  executor->remove(finished.request);
+  flights.erase(found);
 }
 
-/// Makes the last delta and forgets the request.
-void Engine::State::end(RequestId id, Finish finish) {
-  auto node = flights.extract(id);
-  Flight& flight = node.mapped();
-  flight.answer.finish(std::move(finish));
-  Delta delta = flight.answer.take_delta();
-  const auto now = Clock::now();
-  const auto started = flight.has_started ? flight.started : now;
-  const auto first_token = flight.has_token ? flight.first_token : now;
-  delta.timings = {elapsed_ns(flight.submitted, started), elapsed_ns(started, first_token),
-                   elapsed_ns(first_token, now)};
-  executor->remove(id);
-  outgoing.emplace_back(std::move(flight.callback), std::move(delta));
+/// All branches of a request that the core does not know.
+void Engine::State::end_all(RequestId id, const std::string& message) {
+  for (std::int32_t branch = 0, count = flights.at(id).num_branches(); branch < count; ++branch)
+    end_branch({id, branch, quire::FinishReason::failed, TokenId{-1}, 0}, message);
 }
 
 void Engine::State::publish() {
@@ -434,7 +386,7 @@ void Engine::State::send() {
   publish();
   std::int64_t ended = 0;
   for (auto& [callback, delta] : outgoing) {
-    ended += delta.finish.has_value();
+    ended += delta.ends_request;
     callback(std::move(delta));
   }
   outgoing.clear();
@@ -528,7 +480,7 @@ const ChatTemplate* Engine::chat_template() const {
 
 Submitted Engine::submit(GenerateRequest request, Callback callback) {
   State& state = *state_;
-  std::optional<Refusal> refusal = state.check(request);
+  std::optional<Refusal> refusal = find_fault(request, state.loaded.info, state.core->kv());
   std::lock_guard lock(state.mutex);
   if (!refusal && !state.accepting) refusal = Refusal{Refusal::Kind::stopping, "the engine is shutting down", ""};
   if (!refusal && state.stats.waiting + state.unseen_submits >= state.max_waiting) {

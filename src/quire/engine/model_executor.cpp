@@ -35,13 +35,19 @@ ModelExecutor::ModelExecutor(const ExecutorParts& parts)
 
 void ModelExecutor::add(RequestId id, const GenerateRequest& request, std::vector<TokenId> end_tokens) {
   RequestState state{
-      .sampler = sampling::Sampler(request.sampling, request.prompt),
+      .samplers = {},
       .end_tokens = std::move(end_tokens),
       .prompt = request.scoring ? request.prompt : std::vector<TokenId>{},
+      .prompt_tokens = static_cast<std::int32_t>(request.prompt.size()),
       .min_tokens = request.min_tokens,
       .top_logprobs = request.top_logprobs,
       .scoring = request.scoring,
   };
+  sampling::SamplingParams params = request.sampling;
+  for (std::int32_t k = 0; k < request.num_branches && !request.beams; ++k) {
+    params.seed = sampling::branch_seed(request.sampling.seed, static_cast<std::uint64_t>(k));
+    state.samplers.emplace_back(params, request.prompt);
+  }
   requests_.insert_or_assign(id, std::move(state));
 }
 
@@ -138,7 +144,7 @@ void ModelExecutor::compute_without(const BatchPlan& plan, const std::vector<boo
   compute(rest);
   std::vector<RowResult> results(plan.rows.size());
   std::vector<RowOutput> outputs(plan.rows.size());
-  for (std::size_t r = 0; r < plan.rows.size(); ++r) results[r].failed = is_refused[r];
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) results[r].failed = outputs[r].memory_refused = is_refused[r];
   for (std::size_t i = 0; i < kept.size(); ++i) {
     results[kept[i]] = results_[i];
     outputs[kept[i]] = std::move(outputs_[i]);
@@ -163,9 +169,10 @@ void ModelExecutor::compute(const BatchPlan& plan) {
     for (std::int32_t t = 0; t < row.num_tokens; ++t) {
       if (output.row_failed[static_cast<std::size_t>(row.token_offset + t)] != 0) results_[r].failed = true;
     }
-    if (!row.samples || results_[r].failed) continue;
-    row_requests_[r]->sampler.observe(results_[r].token);
-    ++row_requests_[r]->num_sampled;
+    if (!row.samples || row.ranked || results_[r].failed) continue;
+    const std::vector<OutputToken>& tokens = outputs_[r].tokens;
+    for (std::size_t k = 0; k < tokens.size(); ++k)
+      row_requests_[r]->samplers[static_cast<std::size_t>(row.branch) + k].observe(tokens[k].token);
   }
 }
 
@@ -186,7 +193,8 @@ void ModelExecutor::consume_row(const BatchPlan& plan, const LogitRow& row, std:
   const RequestState& request = *row_requests_[row.plan_row];
   RowOutput& output = outputs_[row.plan_row];
   std::optional<sampling::RowLogprobs> logprobs;
-  if (row.score != kNoScore || request.top_logprobs) logprobs.emplace(ops_, logits);
+  const PlanRow& planned = plan.rows[row.plan_row];
+  if (row.score != kNoScore || request.top_logprobs || planned.ranked) logprobs.emplace(ops_, logits);
   if (row.score != kNoScore) {
     ScoreRow& score = output.scores[row.score];
     const auto next = static_cast<std::size_t>(row.position) + 1;
@@ -194,15 +202,33 @@ void ModelExecutor::consume_row(const BatchPlan& plan, const LogitRow& row, std:
     score.top = best_logprobs(*logprobs, request.scoring->top, scratch);
   }
   if (!row.samples) return;
-  const bool may_end = request.num_sampled >= request.min_tokens;
+  const bool may_end = planned.end() - request.prompt_tokens >= request.min_tokens;
   const std::span<const TokenId> banned = may_end ? std::span<const TokenId>{} : std::span(request.end_tokens);
-  const TokenId token =
-      request.sampler.sample(ops_, logits, static_cast<std::uint64_t>(plan.rows[row.plan_row].end()), banned, scratch);
-  results_[row.plan_row].token = token;
-  output.token.token = token;
-  if (!request.top_logprobs) return;
-  output.token.logprob = logprobs->of(token);
-  output.token.top = best_logprobs(*logprobs, *request.top_logprobs, scratch);
+  RowResult& result = results_[row.plan_row];
+  if (planned.ranked) return rank(planned, *logprobs, banned, scratch, result);
+  for (std::int32_t k = 0; k < planned.num_outputs; ++k) {
+    const sampling::Sampler& sampler = request.samplers[static_cast<std::size_t>(planned.branch + k)];
+    OutputToken& token = output.tokens.emplace_back();
+    token.token = sampler.sample(ops_, logits, static_cast<std::uint64_t>(planned.end()), banned, scratch);
+    if (request.top_logprobs) {
+      token.logprob = logprobs->of(token.token);
+      token.top = best_logprobs(*logprobs, *request.top_logprobs, scratch);
+    }
+    if (planned.num_outputs > 1) result.candidates.push_back({token.token});
+  }
+  result.token = output.tokens.front().token;
+}
+
+/// A row of a beam search: its best tokens.
+void ModelExecutor::rank(const PlanRow& row, const sampling::RowLogprobs& logprobs, std::span<const TokenId> banned,
+                         sampling::SamplerScratch& scratch, RowResult& result) const {
+  const auto wanted = static_cast<std::size_t>(row.num_outputs);
+  const auto count = static_cast<std::int32_t>(wanted + banned.size());
+  for (const auto& best : logprobs.best(count, scratch.candidates)) {
+    if (result.candidates.size() == wanted) break;
+    if (std::find(banned.begin(), banned.end(), best.token) != banned.end()) continue;
+    result.candidates.push_back({best.token, best.logprob});
+  }
 }
 
 }  // namespace quire::engine

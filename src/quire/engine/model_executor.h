@@ -24,8 +24,9 @@ namespace quire::engine {
 
 /// What one plan row produced.
 struct RowOutput {
-  OutputToken token;             ///< meaningful if the row sampled and has not failed
-  std::vector<ScoreRow> scores;  ///< rising positions
+  std::vector<OutputToken> tokens;  ///< drawn ones, as many as the row has outputs; meaningful if it has not failed
+  std::vector<ScoreRow> scores;     ///< rising positions
+  bool memory_refused = false;      ///< vAttention: the kernel had no room for its memory; the row was not computed
 };
 
 /// What an executor works with; all referred-to objects outlive it.
@@ -57,11 +58,11 @@ class ModelExecutor final : public Executor {
 
  private:
   struct RequestState {
-    sampling::Sampler sampler;
+    std::vector<sampling::Sampler> samplers;  ///< of each branch; none for a beam search
     std::vector<TokenId> end_tokens;
     std::vector<TokenId> prompt;  ///< for scoring; empty otherwise
+    std::int32_t prompt_tokens = 0;
     std::int32_t min_tokens = 0;
-    std::int32_t num_sampled = 0;
     std::optional<std::int32_t> top_logprobs;
     std::optional<PromptScoring> scoring;
   };
@@ -80,6 +81,9 @@ class ModelExecutor final : public Executor {
   void consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice);
   void consume_row(const BatchPlan& plan, const LogitRow& row, std::span<const float> logits,
                    sampling::SamplerScratch& scratch);
+
+  void rank(const PlanRow& row, const sampling::RowLogprobs& logprobs, std::span<const TokenId> banned,
+            sampling::SamplerScratch& scratch, RowResult& result) const;
 
   model::Model& model_;
   attention::KvMemory memory_;

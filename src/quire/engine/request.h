@@ -9,6 +9,7 @@
 
 #include "quire/base/ids.h"
 #include "quire/sampling/sampling_params.h"
+#include "quire/sched/request.h"
 
 namespace quire::engine {
 
@@ -29,6 +30,12 @@ struct GenerateRequest {
   /// nullopt: no logprobs. Else the logprob of each output token and the best `n` alternatives (0: none).
   std::optional<std::int32_t> top_logprobs;
   std::optional<PromptScoring> scoring;
+  /// Answers to the one prompt, each with deltas of its own (Delta::branch); 1 to kMaxBranches. Branch k is what a
+  /// request with the seed sampling::branch_seed(sampling.seed, k) gets, bit for bit.
+  std::int32_t num_branches = 1;
+  /// A beam search (sched/beam_search.h): its best hypotheses are the branches, each with all of its tokens in its only
+  /// delta. Nothing is drawn: sampling must change no logits, and there are no logprobs of tokens. num_branches is 1.
+  std::optional<BeamParams> beams;
   std::int32_t priority = 0;  ///< lower is more urgent; only the policies named after it look at it
   std::string cache_salt;     ///< requests of different salts never share cached prefixes; any bytes
 };
@@ -63,11 +70,13 @@ struct Finish {
   std::optional<TokenId> stop_token;       ///< the user's stop token that matched
   std::optional<std::string> stop_string;  ///< the stop string that matched
   std::string message;                     ///< for `failed` and `cancelled`
+  std::optional<double> score;             ///< of a beam: sum of logprobs / length ** length_penalty
 };
 
+/// Of one branch; prompt and cached tokens are the request's, the same for all its branches.
 struct Usage {
   std::int32_t prompt_tokens = 0;
-  std::int32_t completion_tokens = 0;  ///< sampled tokens that are part of the answer, an end token not counted
+  std::int32_t completion_tokens = 0;  ///< tokens that are part of the answer, an end token not counted
   std::int32_t cached_tokens = 0;      ///< prompt tokens whose KV was found, not computed
 };
 
@@ -77,16 +86,18 @@ struct Timings {
   std::uint64_t decode_ns = 0;   ///< from the first token to the end
 };
 
-/// A piece of an answer. The last one of a request carries `finish`, and is the only one that does.
+/// A piece of an answer. The last one of a branch carries `finish`, and is the only one that does.
 struct Delta {
   RequestId request;
+  std::int32_t branch = 0;
   std::string text;  ///< valid UTF-8; may be empty
   std::vector<OutputToken>
       tokens;  ///< sampled since the last delta; text may lag behind while characters or stop strings are open
-  std::vector<ScoreRow> scores;  ///< rising positions, over all deltas of the request
+  std::vector<ScoreRow> scores;  ///< rising positions, over all deltas of branch 0; the others have none
   std::optional<Finish> finish;
-  Usage usage;      ///< so far
-  Timings timings;  ///< with `finish`
+  bool ends_request = false;  ///< with the last branch's `finish`: nothing more comes
+  Usage usage;                ///< so far
+  Timings timings;            ///< with `finish`
 };
 
 }  // namespace quire::engine

@@ -185,6 +185,13 @@ class KvManager {
   /// num_tokens grows.
   virtual std::int64_t blocks_for(std::int64_t num_tokens) const = 0;
 
+  /// Of these: blocks that a fork at num_tokens shares for good, because neither sequence will write into them or give
+  /// them up; fewer where sharing has other costs. Both never change for a manager, and may be asked for from any
+  /// thread.
+  virtual std::int64_t whole_blocks(std::int64_t num_tokens) const = 0;
+
+  /// False: requests with several branches, and beam searches, are refused.
+  virtual bool can_fork() const { return true; }
   /// Blocks that a sequence, sharing nothing, holds between steps once num_tokens have been computed.
   virtual std::int64_t blocks_held(std::int64_t num_tokens) const { return blocks_for(num_tokens); }
 

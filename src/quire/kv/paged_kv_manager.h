@@ -50,6 +50,9 @@ class PagedKvManager : public KvManager {
   KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override { return geometry_.blocks_for(num_tokens); }
   std::int64_t blocks_held(std::int64_t num_tokens) const override { return geometry_.blocks_held(num_tokens); }
+  std::int64_t whole_blocks(std::int64_t num_tokens) const override {
+    return geometry_.has_windows() ? 0 : num_tokens / block_size_;
+  }
   std::int32_t num_sequences() const override;
   std::int64_t reserved_tokens(SequenceId sequence) const override;
 

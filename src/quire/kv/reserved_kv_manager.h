@@ -32,6 +32,8 @@ class ReservedKvManager final : public KvManager {
   KvCapacity capacity() const override;
   KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override { return num_tokens > 0 ? blocks_per_place_ : 0; }
+  std::int64_t whole_blocks(std::int64_t) const override { return 0; }
+  bool can_fork() const override { return false; }
   std::int32_t num_sequences() const override { return static_cast<std::int32_t>(entries_.size()); }
   std::int64_t reserved_tokens(SequenceId sequence) const override;
 

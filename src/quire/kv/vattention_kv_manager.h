@@ -66,6 +66,9 @@ class VAttentionKvManager final : public KvManager {
   /// Slots are those of whole tiles in held groups; a group that several sequences end in counts for each of them.
   KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override;
+  std::int64_t whole_blocks(std::int64_t) const override { return 0; }
+  /// Not by a scheduler: what forks share takes mappings all the same, and a request that runs alone could exceed them.
+  bool can_fork() const override { return false; }
   std::int32_t num_sequences() const override { return static_cast<std::int32_t>(place_of_.size()); }
   std::int64_t reserved_tokens(SequenceId sequence) const override;
 

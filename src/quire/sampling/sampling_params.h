@@ -14,6 +14,9 @@ struct LogitBias {
   float bias = 0;  ///< added to the logit before anything else; finite
 };
 
+/// The seed of branch k of a request with this seed, modulo 2^63.
+constexpr std::uint64_t branch_seed(std::uint64_t seed, std::uint64_t branch) { return (seed + branch) & INT64_MAX; }
+
 struct SamplingParams {
   double temperature = 1.0;  ///< 0: greedy. Finite, >= 0
   std::int32_t top_k = 0;    ///< keep the k best; 0: all. Larger than the vocabulary: all

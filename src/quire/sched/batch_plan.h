@@ -49,9 +49,13 @@ struct PlanRow {
   std::int32_t new_blocks_offset = 0;  ///< into BatchPlan::new_blocks
   std::int32_t num_new_blocks = 0;     ///< a group; those of all groups lie one after another, the first group's first
   std::int32_t logits_begin = 0;  ///< logits are wanted for positions >= max(begin, logits_begin); none if >= end()
-  bool samples = false;           ///< the last position's logits are sampled into the token at position end()
+  bool samples = false;           ///< the last position's logits become tokens for position end()
   bool is_prefill = false;        ///< computes a part of the prompt, or recomputes after a preemption
-  std::int32_t place = -1;        ///< vAttention: where the sequence lives, the same in all its rows
+  bool ranked = false;            ///< of a beam search: the outputs are the best tokens with their logprobs, not drawn
+  std::int32_t branch = 0;       ///< whose token is drawn; of a beam, its rank. The row with the prompt's last position
+                                 ///< has branch 0 and, if it samples, outputs for all branches
+  std::int32_t num_outputs = 1;  ///< if it samples: 1, or so many as RowResult::candidates says
+  std::int32_t place = -1;       ///< vAttention: where the sequence lives, the same in all its rows
 
   std::int32_t end() const { return begin + num_tokens; }
   std::int32_t first_logits() const { return logits_begin > begin ? logits_begin : begin; }

@@ -4,11 +4,19 @@
 //     limits budget=16 rows=4 context=64 watermark=0 [ageing=N]
 //     submit 1 prompt=20 max=3 [stop=TOKEN min=N logits_from=N shared=N salt=N priority=N]     the first `shared`
 //     tokens (all of them unless said) are those of every prompt; then, if it is refused, an indented line: refused
-//     ... cancel 1        fail 1 (its next row)        sample 1 TOKEN (its next sampled token; 9 unless said) step
+//         branches=N [for a beam search: beams=N returned=N]
+//     ... cancel 1        fail 1 (its next row)        step
+//     sample 1 TOKEN...   of its next row that samples, one for each branch; 9 unless said
+//     rank 1 TOKEN...     what each row of a beam offers from now on, the first with logprob -1, the next -2, ...
 //     then, indented and in this order, everything that happens:
-//       preempted REQUEST, NUMBER times       dropped SEQUENCE        copy BLOCK to BLOCK
-//       decode REQUEST at POSITION            prefill REQUEST BEGIN..END     with "blocks IDS" if it gets new ones,
-//                                             "logits FIRST" if wanted, "samples" if it does
+//       preempted REQUEST, NUMBER times       fork SEQUENCE of SEQUENCE at POSITION
+//       dropped SEQUENCE                      copy BLOCK to BLOCK
+//       decode REQUEST at POSITION            prefill REQUEST BEGIN..END     with "branch N" if it is not 0, "blocks
+//       IDS"
+//                                             if it gets new ones, "logits FIRST" if wanted, "samples [NUMBER]" if it
+//                                             does
+//       beams of REQUEST: PARENT+TOKEN ...    returned REQUEST BRANCH score SCORE: TOKEN...
+//       ended REQUEST BRANCH REASON after NUMBER, of a request with several
 //       finished REQUEST REASON after NUMBER
 //     state running=N waiting=N free=N
 //
@@ -47,6 +55,12 @@ struct Line {
     }
   }
   RequestId request() const { return RequestId{std::stoull(arguments.at(0))}; }
+  /// Those behind the request.
+  std::vector<std::int32_t> numbers() const {
+    std::vector<std::int32_t> numbers;
+    for (std::size_t i = 1; i < arguments.size(); ++i) numbers.push_back(std::stoi(arguments[i]));
+    return numbers;
+  }
   std::optional<std::int32_t> find(const std::string& name) const {
     auto found = values.find(name);
     return found == values.end() ? std::nullopt : std::optional(found->second);
@@ -65,8 +79,8 @@ class ScriptRunner {
     if (line.word == "submit") return submit(line);
     if (line.word == "cancel") return cancel(line.request());
     if (line.word == "fail") return failing_.push_back(line.request()), std::vector<std::string>{};
-    if (line.word == "sample")
-      return samples_[line.request()] = std::stoi(line.arguments.at(1)), std::vector<std::string>{};
+    if (line.word == "sample") return samples_[line.request()] = line.numbers(), std::vector<std::string>{};
+    if (line.word == "rank") return ranked_[line.request()] = line.numbers(), std::vector<std::string>{};
     if (line.word == "step") return step();
     if (line.word == "state") return check_state(line), std::vector<std::string>{};
     ADD_FAILURE() << "unknown word " << line.word;
@@ -103,26 +117,36 @@ class ScriptRunner {
     request.min_tokens = line.find("min").value_or(0);
     request.priority = line.find("priority").value_or(0);
     request.logits_from = line.find("logits_from");
+    request.num_branches = line.find("branches").value_or(1);
+    if (auto width = line.find("beams"))
+      request.beams = BeamParams{.width = *width, .num_returned = line.find("returned").value_or(1)};
+    several_.insert_or_assign(request.id, request.num_branches > 1 || request.beams);
     if (auto stop = line.find("stop")) request.stop_tokens = {TokenId{*stop}};
     if (auto refusal = scheduler_->submit(request)) return {cat("refused ", refusal->message)};
     return {};
   }
 
   std::vector<std::string> cancel(RequestId request) {
-    const auto num_generated = scheduler_->end(request, FinishReason::cancelled);
-    return {num_generated ? cat("finished ", request, " cancelled after ", *num_generated) : "no such request"};
+    if (!scheduler_->end(request, FinishReason::cancelled)) return {"no such request"};
+    std::vector<std::string> lines;
+    add_events(lines);
+    return lines;
   }
 
   std::vector<std::string> step() {
     BatchPlan plan;
     scheduler_->plan_step(plan);
     std::vector<std::string> lines;
-    for (const Preemption& preemption : scheduler_->preempted())
-      lines.push_back(cat("preempted ", preemption.request, ", ", preemption.num_preemptions, " times"));
+    add_events(lines);
+    for (const SequenceFork& fork : plan.forks)
+      lines.push_back(cat("fork ", fork.child, " of ", fork.parent, " at ", fork.num_tokens));
     for (SequenceId sequence : plan.dropped) lines.push_back(cat("dropped ", sequence));
     for (const BlockCopy& copy : plan.copies) lines.push_back(cat("copy ", copy.from, " to ", copy.to));
     for (const PlanRow& row : plan.rows) lines.push_back(row_text(plan, row));
-    for (const PlanRow& row : plan.rows) commit(row, lines);
+    std::vector<RowResult> results;
+    for (const PlanRow& row : plan.rows) results.push_back(result_of(row));
+    scheduler_->commit(plan, results);
+    add_events(lines);
     EXPECT_EQ(scheduler_->validate(), std::nullopt);
     return lines;
   }
@@ -130,28 +154,64 @@ class ScriptRunner {
   static std::string row_text(const BatchPlan& plan, const PlanRow& row) {
     std::string text = row.is_prefill ? cat("prefill ", row.request, " ", row.begin, "..", row.end())
                                       : cat("decode ", row.request, " at ", row.begin);
+    if (row.branch > 0) text += cat(" branch ", row.branch);
     if (row.num_new_blocks > 0) text += " blocks";
     for (std::int32_t i = 0; i < row.num_new_blocks; ++i)
       text += cat(" ", plan.new_blocks[static_cast<std::size_t>(row.new_blocks_offset + i)]);
     if (row.num_logits() > 0) text += cat(" logits ", row.first_logits());
-    if (row.samples) text += " samples";
+    if (row.samples) text += row.num_outputs > 1 ? cat(" samples ", row.num_outputs) : " samples";
     return text;
   }
 
-  void commit(const PlanRow& row, std::vector<std::string>& lines) {
+  RowResult result_of(const PlanRow& row) {
     auto failing = std::find(failing_.begin(), failing_.end(), row.request);
     if (failing != failing_.end()) {
       failing_.erase(failing);
-      const auto num_generated = scheduler_->end(row.request, FinishReason::failed);
-      lines.push_back(cat("finished ", row.request, " failed after ", *num_generated));
-      return;
+      return {TokenId{-1}, true};
     }
-    const std::int32_t token = row.samples && samples_.count(row.request) ? samples_[row.request] : 9;
-    if (row.samples) samples_.erase(row.request);
-    const RowOutcome outcome = scheduler_->commit_row(row, TokenId{token});
-    if (outcome.finished)
-      lines.push_back(
-          cat("finished ", row.request, " ", to_string(*outcome.finished), " after ", outcome.num_generated));
+    RowResult result;
+    if (!row.samples) return result;
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(row.num_outputs), 9);
+    std::map<RequestId, std::vector<std::int32_t>>& said = row.ranked ? ranked_ : samples_;
+    const auto found = said.find(row.request);
+    if (found != said.end() && row.ranked) tokens = found->second;
+    if (found != said.end() && !row.ranked) {
+      std::copy(found->second.begin(), found->second.end(), tokens.begin());
+      said.erase(found);
+    }
+    result.token = TokenId{tokens[0]};
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      result.candidates.push_back({TokenId{tokens[i]}, row.ranked ? -1 - static_cast<float>(i) : 0});
+    return result;
+  }
+
+  void add_events(std::vector<std::string>& lines) {
+    for (const Event& event : scheduler_->take_events())
+      if (std::string text = std::visit([this](const auto& e) { return text_of(e); }, event); !text.empty())
+        lines.push_back(std::move(text));
+  }
+
+  static std::string text_of(const TokenSampled&) { return ""; }
+  static std::string text_of(const RequestStarted&) { return ""; }
+  static std::string text_of(const RequestPreempted& event) {
+    return cat("preempted ", event.request, ", ", event.num_preemptions, " times");
+  }
+  static std::string text_of(const BeamsAdvanced& event) {
+    std::string text = cat("beams of ", event.request, ":");
+    for (const BeamStep& step : event.steps) text += cat(" ", step.parent, "+", step.token);
+    return text;
+  }
+  static std::string text_of(const BeamReturned& event) {
+    std::string text = cat("returned ", event.request, " ", event.branch, " score ", event.score, ":");
+    for (TokenId token : event.tokens) text += cat(" ", token);
+    return text;
+  }
+  std::string text_of(const BranchFinished& event) {
+    if (!several_[event.request]) return "";
+    return cat("ended ", event.request, " ", event.branch, " ", to_string(event.reason), " after ", event.num_tokens);
+  }
+  static std::string text_of(const RequestFinished& event) {
+    return cat("finished ", event.request, " ", to_string(event.reason), " after ", event.num_tokens);
   }
 
   void check_state(const Line& line) {
@@ -164,7 +224,8 @@ class ScriptRunner {
   std::unique_ptr<PagedKvManager> kv_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<RequestId> failing_;
-  std::map<RequestId, std::int32_t> samples_;
+  std::map<RequestId, std::vector<std::int32_t>> samples_, ranked_;
+  std::map<RequestId, bool> several_;
 };
 
 std::string joined(const std::vector<std::string>& lines) {

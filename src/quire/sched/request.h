@@ -36,6 +36,23 @@ enum class FinishReason : std::uint8_t {
 };
 std::string_view to_string(FinishReason reason);
 
+inline constexpr std::int32_t kMaxBranches = 16;
+inline constexpr std::int32_t kMaxLengthPenalty = 10;
+
+/// When a beam search may end before max_tokens; see sched/beam_search.h.
+enum class EarlyStopping : std::uint8_t {
+  when_no_better,  ///< transformers' `false`
+  when_full,       ///< `true`
+  never,           ///< `"never"`
+};
+
+struct BeamParams {
+  std::int32_t width = 1;         ///< beams that live at a time; 1 to kMaxBranches
+  std::int32_t num_returned = 1;  ///< hypotheses wanted; 1 to width
+  double length_penalty = 1;      ///< within +-kMaxLengthPenalty; > 0 favours long hypotheses
+  EarlyStopping early_stopping = EarlyStopping::when_no_better;
+};
+
 /// What the owner asks for.
 struct CoreRequest {
   RequestId id;                            ///< not in use by a live request
@@ -47,6 +64,8 @@ struct CoreRequest {
   std::optional<std::int32_t> logits_from;  ///< first position of the prompt whose logits are wanted; unset: the last
   std::int32_t priority = 0;                ///< lower is more urgent; for the policies that look at it (sched/policy.h)
   std::string salt;                         ///< requests of different salts share no cached content; any bytes
+  std::int32_t num_branches = 1;            ///< independent continuations of the prompt; 1 to kMaxBranches
+  std::optional<BeamParams> beams;          ///< a beam search instead, of at least one token; num_branches is then 1
 };
 
 /// Why a request can never run; nothing was changed.
@@ -55,13 +74,14 @@ struct Refusal {
     bad_request,      ///< a field makes no sense; the message names it
     duplicate_id,     ///< a live request has this id
     exceeds_context,  ///< needed_tokens > limit_tokens, the context of the model
-    exceeds_pool,     ///< needed_tokens > limit_tokens, what the whole KV pool holds
+    exceeds_pool,  ///< needed_tokens > limit_tokens, what the whole KV pool holds; or all branches together need more
+                   ///< blocks
   };
   Reason reason;
   std::string message;  ///< names the numbers
   std::int64_t prompt_tokens = 0;
   std::int64_t max_tokens = 0;     ///< as asked; 1 where unset, since one token must fit
-  std::int64_t needed_tokens = 0;  ///< prompt_tokens + max_tokens
+  std::int64_t needed_tokens = 0;  ///< prompt_tokens + max_tokens, by each branch
   std::int64_t limit_tokens = 0;
 };
 

@@ -60,12 +60,14 @@ class ScriptedRun {
     ++num_steps_;
     BatchPlan plan;
     scheduler_.plan_step(plan);
-    for (const Start& start : scheduler_.started()) {
-      starts_.push_back(start.request);
-      started_at_[start.request] = num_steps_;
+    scheduler_.commit(plan, std::vector<RowResult>(plan.rows.size(), {TokenId{2}}));
+    for (const Event& event : scheduler_.take_events()) {
+      if (const auto* finished = std::get_if<RequestFinished>(&event)) needs_.erase(finished->request);
+      const auto* started = std::get_if<RequestStarted>(&event);
+      if (!started) continue;
+      starts_.push_back(started->request);
+      started_at_[started->request] = num_steps_;
     }
-    for (const PlanRow& row : plan.rows)
-      if (scheduler_.commit_row(row, TokenId{2}).finished) needs_.erase(row.request);
     ASSERT_EQ(scheduler_.validate(), std::nullopt);
   }
 

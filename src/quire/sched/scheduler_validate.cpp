@@ -7,34 +7,52 @@
 
 namespace quire {
 
+std::optional<std::string> Scheduler::validate_branches(const LiveRequest& request) const {
+  if (request.branches.empty()) return cat("S1: request ", request.view.request, " is live without a branch");
+  for (const auto& branch : request.branches) {
+    const std::string name = cat("request ", request.view.request, ", branch ", branch->index);
+    if (branch->source && (branch->memory || branch->fork_at >= branch->num_tokens()))
+      return cat("S4: ", name, " has memory and a source, or nothing to compute");
+    const bool knows_source = !branch->source || std::any_of(request.branches.begin(), request.branches.end(),
+                                                             [&](const auto& b) { return b.get() == branch->source; });
+    if (!knows_source) return cat("S4: the source of ", name, " is not a live branch");
+    const std::int64_t reserved = branch->memory ? kv_.reserved_tokens(*branch->memory) : 0;
+    if (reserved != branch->computed || branch->remaining() < 1)
+      return cat("S4: ", name, " has ", branch->num_tokens(), " tokens, ", branch->computed, " computed, ", reserved,
+                 " reserved");
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> Scheduler::validate_running() const {
-  for (const Request* request : running_) {
+  std::int32_t num_sequences = 0;
+  for (const LiveRequest* request : running_) {
     const RequestId id = request->view.request;
     if (find(id) != request) return cat("S1: running request ", id, " is not live");
     if (request->state != RequestState::running)
       return cat("S1: request ", id, " in the running list is ", to_string(request->state));
-    const std::int64_t reserved = kv_.reserved_tokens(request->sequence);
-    if (reserved != request->computed || request->remaining() < 1)
-      return cat("S4: request ", id, " has ", request->num_tokens(), " tokens, ", request->computed, " computed, ",
-                 reserved, " reserved");
+    if (auto violation = validate_branches(*request)) return violation;
+    for (const auto& branch : request->branches) num_sequences += branch->memory ? 1 : 0;
   }
   if (!std::is_sorted(running_.begin(), running_.end(), served_before_)) return "S2: the running list is out of order";
-  if (num_running() > max_running_) return cat("S3: ", num_running(), " run, at most ", max_running_, " may");
-  if (kv_.num_sequences() != num_running())
-    return cat("S4: ", kv_.num_sequences(), " sequences hold memory, ", num_running(), " requests run");
+  if (rows_running() > max_running_rows_)
+    return cat("S3: those running have ", rows_running(), " rows, at most ", max_running_rows_, " may be");
+  if (kv_.num_sequences() != num_sequences)
+    return cat("S4: ", kv_.num_sequences(), " sequences hold memory, ", num_sequences, " branches run");
   if (exempt_blocks_running() > kv_.capacity().num_blocks) return "S5: the exempt requests running do not fit the pool";
   return std::nullopt;
 }
 
 std::optional<std::string> Scheduler::validate_queue() const {
   std::int32_t num_preempted = 0;
-  const Request* last = nullptr;
-  for (const Request* request : queue_) {
+  const LiveRequest* last = nullptr;
+  for (const LiveRequest* request : queue_) {
     const RequestId id = request->view.request;
     if (find(id) != request) return cat("S1: queued request ", id, " is not live");
     if (request->state != RequestState::waiting && request->state != RequestState::preempted)
       return cat("S1: request ", id, " in the queue is ", to_string(request->state));
-    if (request->computed != 0) return cat("S4: queued request ", id, " has ", request->computed, " tokens computed");
+    for (const auto& branch : request->branches)
+      if (branch->computed != 0 || branch->memory) return cat("S4: queued request ", id, " has something computed");
     if (request->view.num_preemptions > kMaxPreemptions)
       return cat("S5: request ", id, " was preempted ", request->view.num_preemptions, " times");
     if (last && !served_before_(last, request)) return cat("S2: request ", id, " is out of order in the queue");

@@ -298,9 +298,13 @@ ApiError Api::refused(const engine::Refusal& refusal, Call::Kind kind) const {
   }
   const bool chat_prompt = kind == Call::Kind::chat && refusal.field == "prompt";
   const bool length = refusal.field == "prompt" || refusal.field == "max_tokens";
+  const std::string_view field = chat_prompt                       ? "messages"
+                                 : refusal.field == "num_branches" ? "n"
+                                 : refusal.field == "beams"        ? "beam_width"
+                                                                   : std::string_view(refusal.field);
   return {.status = 400,
           .message = refusal.message,
-          .param = chat_prompt ? "messages" : refusal.field,
+          .param = std::string(field),
           .code = length ? "context_length_exceeded" : ""};
 }
 
@@ -343,12 +347,15 @@ void Api::submit(std::uint64_t number, Call wanted) {
   wanted.created = options_.unix_time();
   const Call::Kind kind = wanted.kind;
   state.generation = std::make_unique<Generation>(std::move(wanted), *backend_, *state.exchange, metrics_);
-  std::vector<Call::Choice>& choices = state.generation->call().choices;
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    choices[i].request.cache_salt = tenant_salt(state.tenant, choices[i].request.cache_salt);
+  Call& call = state.generation->call();
+  for (std::size_t i = 0; i < call.prompts.size(); ++i) {
+    engine::GenerateRequest& request = call.prompts[i].request;
+    request.cache_salt = tenant_salt(state.tenant, request.cache_salt);
+    const std::size_t first = i * call.choices_per_prompt;
     engine::Submitted submitted =
-        backend_->submit(std::move(choices[i].request), [outbox = outbox_, number, i](engine::Delta delta) {
-          outbox->push({number, i, std::move(delta), std::chrono::steady_clock::now()});
+        backend_->submit(std::move(request), [outbox = outbox_, number, first](engine::Delta delta) {
+          const std::size_t choice = first + static_cast<std::size_t>(delta.branch);
+          outbox->push({number, choice, std::move(delta), std::chrono::steady_clock::now()});
         });
     if (submitted.id) {
       state.requests.push_back(*submitted.id);
@@ -367,8 +374,8 @@ void Api::submit(std::uint64_t number, Call wanted) {
 void Api::on_delta(Outbox::Item item) {
   auto call = calls_.find(item.call);
   if (call == calls_.end()) return;  // deltas of a call that has ended
-  if (item.delta.finish) {
-    call->second.requests[item.choice].reset();
+  if (item.delta.ends_request) {
+    call->second.requests[item.choice / call->second.generation->call().choices_per_prompt].reset();
     const engine::Timings& timings = item.delta.timings;
     const double seconds = 1e-9 * static_cast<double>(timings.prefill_ns + timings.decode_ns);
     mean_request_seconds_ += 0.05 * (seconds - mean_request_seconds_);

@@ -76,7 +76,7 @@ class Api {
     std::shared_ptr<Exchange> exchange;  ///< shared with the connection, which may end first
     std::string tenant;                  ///< of the API key; empty without keys
     std::unique_ptr<Generation> generation;
-    std::vector<std::optional<RequestId>> requests;  ///< by choice; none once it has ended
+    std::vector<std::optional<RequestId>> requests;  ///< by prompt; none once it has ended
   };
 
   static const Route* find_route(std::string_view path);

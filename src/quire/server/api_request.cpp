@@ -8,6 +8,7 @@
 
 #include "quire/base/cat.h"
 #include "quire/json/reader.h"
+#include "quire/server/beam_fields.h"
 
 namespace quire::server {
 namespace {
@@ -43,7 +44,6 @@ constexpr NotBuilt kNotBuilt[] = {
     {"structured_outputs"},
     {"regex"},
     // vLLM
-    {"use_beam_search"},
     {"prompt_logprobs"},
     {"bad_words"},
     {"allowed_token_ids"},
@@ -53,7 +53,6 @@ constexpr NotBuilt kNotBuilt[] = {
     {"documents"},
     {"prompt_embeds"},
     {"logits_processors"},
-    {"length_penalty", 1},
     // llama.cpp
     {"mirostat"},
     {"typical_p", 1},
@@ -127,10 +126,7 @@ Result<void> refuse_not_built(ObjectReader& reader) {
 Result<void> read_choice_count(ObjectReader& reader, CommonFields& fields) {
   QUIRE_TRY(auto count, reader.optional_int("n", {1, limits::kChoices}));
   fields.num_choices = static_cast<std::size_t>(count.value_or(1));
-  QUIRE_TRY(auto best_of, reader.optional_int("best_of"));
-  if (!best_of || *best_of == count.value_or(1)) return {};
-  return field_error("best_of", cat("found ", *best_of, ", wanted the same as 'n', ", fields.num_choices,
-                                    ": every answer that is made is returned"));
+  return {};
 }
 
 Result<TokenId> read_token(const Value& value, const std::string& path, const ModelFacts& facts) {
@@ -280,7 +276,14 @@ Result<CommonFields> read_common(ObjectReader& reader, const ModelFacts& facts) 
   fields.generate.ignore_eos = ignore_eos.value_or(false);
   QUIRE_TRY(auto return_ids, reader.optional_bool("return_token_ids"));
   fields.return_token_ids = return_ids.value_or(false);
+  QUIRE_TRY_VOID(read_beam_fields(reader, fields));
+  if (!fields.generate.beams) fields.generate.num_branches = static_cast<std::int32_t>(fields.num_choices);
   return fields;
+}
+
+Result<void> check_logprobs(const engine::GenerateRequest& generate) {
+  if (!generate.beams || !generate.top_logprobs) return {};
+  return field_error("logprobs", "not beside use_beam_search: the score of each answer is given");
 }
 
 Result<std::string> read_content_parts(const json::Array& parts, const std::string& path, std::size_t& num_unknown) {
@@ -425,6 +428,7 @@ Result<ChatRequest> read_chat_request(const json::Object& body, const ModelFacts
   QUIRE_TRY(auto top_logprobs, reader.optional_int("top_logprobs", {0, limits::kTopLogprobs}));
   if (top_logprobs && logprobs != true) return field_error("top_logprobs", "only allowed when 'logprobs' is true");
   if (logprobs == true) generate.top_logprobs = static_cast<std::int32_t>(top_logprobs.value_or(0));
+  QUIRE_TRY_VOID(check_logprobs(generate));
   QUIRE_TRY_VOID(read_chat_input(reader, facts, request));
   request.common.num_unknown += reader.unknown_fields().size();
   return request;
@@ -444,6 +448,7 @@ Result<CompletionRequest> read_completion_request(const json::Object& body, cons
   }
   QUIRE_TRY(auto logprobs, reader.optional_int("logprobs", {0, limits::kTopLogprobs}));
   if (logprobs) generate.top_logprobs = static_cast<std::int32_t>(*logprobs);
+  QUIRE_TRY_VOID(check_logprobs(generate));
   QUIRE_TRY(auto add_special, reader.optional_bool("add_special_tokens"));
   request.add_special_tokens = add_special.value_or(true);
   QUIRE_TRY(auto parse_special, reader.optional_bool("parse_special"));

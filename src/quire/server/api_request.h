@@ -36,7 +36,7 @@ namespace limits {
 inline constexpr std::size_t kMessages = 4096;
 inline constexpr std::size_t kContentParts = 1024;
 inline constexpr std::size_t kPrompts = 128;
-inline constexpr std::int64_t kChoices = 16;
+inline constexpr std::int64_t kChoices = kMaxBranches;
 inline constexpr std::size_t kStops = 16;
 inline constexpr std::size_t kStopBytes = 256;
 inline constexpr std::size_t kStopTokens = 256;
@@ -53,8 +53,8 @@ struct CommonFields {
   std::string model;  ///< empty: not given
   bool stream = false;
   bool include_usage = false;
-  std::size_t num_choices = 1;
-  bool seed_given = false;  ///< else one is to be drawn
+  std::size_t num_choices = 1;  ///< for each prompt
+  bool seed_given = false;      ///< else one is to be drawn
   bool return_token_ids = false;
   std::size_t num_unknown = 0;       ///< fields that were ignored
   engine::GenerateRequest generate;  ///< all but the prompt and its scoring

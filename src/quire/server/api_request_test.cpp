@@ -101,7 +101,25 @@ const BadField kBadFields[] = {
     {R"("suffix":"end")", "suffix"},
     {R"("grammar":"root ::= x")", "grammar"},
     {R"("guided_json":{"type":"object"})", "guided_json"},
-    {R"("use_beam_search":true)", "use_beam_search"},
+    {R"("use_beam_search":1)", "use_beam_search"},
+    {R"("use_beam_search":true,"stream":true)", "stream"},
+    {R"("use_beam_search":true,"temperature":0.5)", "temperature"},
+    {R"("use_beam_search":true,"top_k":5)", "top_k"},
+    {R"("use_beam_search":true,"top_p":0.5)", "top_p"},
+    {R"("use_beam_search":true,"min_p":0.5)", "min_p"},
+    {R"("use_beam_search":true,"presence_penalty":1)", "presence_penalty"},
+    {R"("use_beam_search":true,"frequency_penalty":1)", "frequency_penalty"},
+    {R"("use_beam_search":true,"repetition_penalty":2)", "repetition_penalty"},
+    {R"("use_beam_search":true,"logit_bias":{"5":1})", "logit_bias"},
+    {R"("use_beam_search":true,"beam_width":17)", "beam_width"},
+    {R"("use_beam_search":true,"n":4,"beam_width":3)", "beam_width"},
+    {R"("use_beam_search":true,"n":4,"best_of":3)", "best_of"},
+    {R"("use_beam_search":true,"best_of":4,"beam_width":3)", "best_of"},
+    {R"("use_beam_search":true,"length_penalty":11)", "length_penalty"},
+    {R"("use_beam_search":true,"early_stopping":"always")", "early_stopping"},
+    {R"("beam_width":4)", "beam_width"},
+    {R"("length_penalty":2)", "length_penalty"},
+    {R"("early_stopping":true)", "early_stopping"},
     {R"("prompt_logprobs":1)", "prompt_logprobs"},
     {R"("chat_template":"{{ x }}")", "chat_template"},
     {R"("skip_special_tokens":false)", "skip_special_tokens"},
@@ -129,10 +147,10 @@ TEST(ApiRequest, ChoicesAndPromptsTogetherAreLimited) {
   std::string prompts = "[65]";
   for (int i = 1; i < 8; ++i) prompts += ",[65]";
   world.post(kCompletions, cat("{\"n\":16,\"prompt\":[", prompts, "]}"));
-  EXPECT_EQ(world.backend.submissions.size(), 128u);
+  EXPECT_EQ(world.backend.submissions.size(), 8u);
   const auto refused = world.post(kCompletions, cat("{\"n\":16,\"prompt\":[", prompts, ",[65]]}"));
   EXPECT_EQ(refused->response.status, 400);
-  EXPECT_EQ(world.backend.submissions.size(), 128u);
+  EXPECT_EQ(world.backend.submissions.size(), 8u);
 }
 
 TEST(ApiRequest, UnknownFieldsAreIgnoredAndCounted) {

@@ -188,29 +188,83 @@ TEST(Api, SeveralPromptsBecomeChoicesInTheirOrder) {
   EXPECT_EQ(*body.find("usage")->find("prompt_tokens"), json::Value(3));
 }
 
-TEST(Api, NAnswersAreChoicesWithSeedsOfTheirOwnAndOnePromptInTheUsage) {
+TEST(Api, NAnswersAreBranchesOfOneRequestAndOnePromptInTheUsage) {
   for (const char* path : {kChat, kCompletions}) {
     ApiWorld world;
     const std::string fields = R"("n":3,"best_of":3,"seed":9223372036854775806)";
     auto exchange = world.post(path, path == kChat ? chat_body(fields) : completion_body(fields));
-    ASSERT_EQ(world.backend.submissions.size(), 3u);
-    const auto& submissions = world.backend.submissions;
-    EXPECT_EQ(submissions[0].request.sampling.seed, 9223372036854775806u);
-    EXPECT_EQ(submissions[1].request.sampling.seed, 9223372036854775807u);
-    EXPECT_EQ(submissions[2].request.sampling.seed, 0u) << "seeds go round within what a request may ask for";
-    EXPECT_EQ(submissions[2].request.prompt, submissions[0].request.prompt);
-    const auto prompt_tokens = static_cast<std::int64_t>(submissions[0].request.prompt.size());
-    world.reply(2, "c", Finish{});
-    world.reply(0, "a", Finish{});
+    ASSERT_EQ(world.backend.submissions.size(), 1u);
+    const engine::GenerateRequest& request = world.backend.submissions[0].request;
+    EXPECT_EQ(request.num_branches, 3);
+    EXPECT_EQ(request.sampling.seed, 9223372036854775806u);
+    EXPECT_EQ(sampling::branch_seed(request.sampling.seed, 2), 0u)
+        << "seeds go round within what a request may ask for";
+    const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+    world.reply(0, "c", Finish{}, 2);
+    world.reply(0, "a", Finish{}, 0);
     EXPECT_FALSE(exchange->ended);
-    world.reply(1, "b", Finish{});
+    world.reply(0, "b", Finish{}, 1);
     ASSERT_TRUE(exchange->ended);
+    EXPECT_FALSE(world.backend.submissions[0].cancelled);
     const json::Value body = parsed(exchange->response.body);
-    ASSERT_EQ(body.find("choices")->as_array().size(), 3u);
-    EXPECT_EQ(*body.find("choices")->as_array()[2].find("index"), json::Value(2));
+    const json::Array& choices = body.find("choices")->as_array();
+    ASSERT_EQ(choices.size(), 3u);
+    EXPECT_EQ(*choices[2].find("index"), json::Value(2));
+    EXPECT_NE(json::dump(choices[2]).find(R"("c")"), std::string::npos);
     EXPECT_EQ(*body.find("usage")->find("prompt_tokens"), json::Value(prompt_tokens));
     EXPECT_EQ(*body.find("usage")->find("completion_tokens"), json::Value(3));
   }
+}
+
+TEST(Api, AStreamOfSeveralAnswersHasOneFinishForEachAndAGoneClientEndsThemAll) {
+  ApiWorld world;
+  auto exchange = world.post(kChat, chat_body(R"("n":2,"stream":true)"));
+  world.reply(0, "x", std::nullopt, 1);
+  world.reply(0, "y", std::nullopt, 0);
+  world.reply(0, "", Finish{}, 1);
+  world.reply(0, "", Finish{}, 0);
+  EXPECT_TRUE(exchange->ended);
+  std::size_t num_finishes = 0;
+  for (std::size_t at = 0; (at = exchange->sent.find(R"("finish_reason":"stop")", at)) != std::string::npos; ++at)
+    ++num_finishes;
+  EXPECT_EQ(num_finishes, 2u);
+  EXPECT_TRUE(exchange->sent.ends_with("data: [DONE]\n\n"));
+
+  auto gone = world.post(kChat, chat_body(R"("n":4,"stream":true)"));
+  world.reply(1, "x", Finish{}, 2);
+  gone->vanish();
+  EXPECT_TRUE(world.backend.submissions[1].cancelled) << "one request, and with it all branches";
+}
+
+// B33: a width above 10 was refused, because twice the width ran into the cap of users' logprobs.
+TEST(Api, ABeamSearchHasVllmsFieldsAndReturnsTheBestNWithTheirScores) {
+  ApiWorld world;
+  auto exchange =
+      world.post(kCompletions, completion_body(R"("use_beam_search":true,"best_of":16,"n":2,"temperature":0,)"
+                                               R"("length_penalty":0.5,"early_stopping":"never","stop":["."])"));
+  ASSERT_EQ(world.backend.submissions.size(), 1u);
+  const engine::GenerateRequest& request = world.backend.submissions[0].request;
+  ASSERT_TRUE(request.beams.has_value());
+  EXPECT_EQ(request.beams->width, 16);
+  EXPECT_EQ(request.beams->num_returned, 2);
+  EXPECT_EQ(request.beams->length_penalty, 0.5);
+  EXPECT_EQ(request.beams->early_stopping, EarlyStopping::never);
+  EXPECT_EQ(request.num_branches, 1);
+  world.reply(0, "best", Finish{.score = -0.25}, 0);
+  world.reply(0, "next", Finish{.score = -0.5}, 1);
+  ASSERT_TRUE(exchange->ended);
+  const json::Value body = parsed(exchange->response.body);
+  const json::Array& choices = body.find("choices")->as_array();
+  EXPECT_EQ(*choices[0].find("beam_score"), json::Value(-0.25));
+  EXPECT_EQ(*choices[1].find("text"), json::Value("next"));
+}
+
+TEST(Api, WithoutAWidthABeamSearchIsAsWideAsItsAnswersAre) {
+  ApiWorld world;
+  world.post(kChat, chat_body(R"("use_beam_search":true,"n":3,"early_stopping":true)"));
+  ASSERT_EQ(world.backend.submissions.size(), 1u);
+  EXPECT_EQ(world.backend.submissions[0].request.beams->width, 3);
+  EXPECT_EQ(world.backend.submissions[0].request.beams->early_stopping, EarlyStopping::when_full);
 }
 
 TEST(Api, AFailureAfterTheStartComesAsAnEventAndDone) {

@@ -31,8 +31,9 @@ struct ApiWorld {
   std::shared_ptr<FakeExchange> post(const std::string& path, std::string body) {
     return send(make_post(path, std::move(body)));
   }
-  void reply(std::size_t submission, const std::string& text, std::optional<engine::Finish> finish = std::nullopt) {
-    backend.send(submission, text, std::move(finish));
+  void reply(std::size_t submission, const std::string& text, std::optional<engine::Finish> finish = std::nullopt,
+             std::int32_t branch = 0) {
+    backend.send(submission, text, std::move(finish), branch);
     tasks.run();
   }
 

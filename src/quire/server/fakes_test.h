@@ -27,6 +27,9 @@ class FakeBackend : public Backend {
     engine::GenerateRequest request;
     engine::Engine::Callback callback;
     bool cancelled = false;
+    std::int32_t num_finished = 0;
+
+    std::int32_t num_branches() const { return request.beams ? request.beams->num_returned : request.num_branches; }
   };
 
   FakeBackend() {
@@ -109,8 +112,10 @@ class FakeBackend : public Backend {
   engine::EngineStats stats() const override { return stats_; }
 
   /// Sends text as one token a byte, with usage kept up.
-  void send(std::size_t submission, const std::string& text, std::optional<engine::Finish> finish = std::nullopt) {
+  void send(std::size_t submission, const std::string& text, std::optional<engine::Finish> finish = std::nullopt,
+            std::int32_t branch = 0) {
     engine::Delta delta;
+    delta.branch = branch;
     for (char c : text) {
       delta.tokens.push_back({.token = TokenId{static_cast<unsigned char>(c)}, .logprob = -0.5f});
     }
@@ -121,10 +126,12 @@ class FakeBackend : public Backend {
 
   void send(std::size_t submission, engine::Delta delta) {
     Submission& to = submissions.at(submission);
-    completed_[submission] += static_cast<std::int32_t>(delta.tokens.size());
+    completed_[{submission, delta.branch}] += static_cast<std::int32_t>(delta.tokens.size());
     delta.request = to.id;
+    to.num_finished += delta.finish.has_value();
+    delta.ends_request = delta.finish && to.num_finished == to.num_branches();
     delta.usage = {.prompt_tokens = static_cast<std::int32_t>(to.request.prompt.size()),
-                   .completion_tokens = completed_[submission]};
+                   .completion_tokens = completed_[{submission, delta.branch}]};
     to.callback(std::move(delta));
   }
 
@@ -135,7 +142,7 @@ class FakeBackend : public Backend {
   std::deque<Submission> submissions;
 
  private:
-  std::map<std::size_t, std::int32_t> completed_;
+  std::map<std::pair<std::size_t, std::int32_t>, std::int32_t> completed_;  ///< by submission and branch
 };
 
 class FakeTasks : public Tasks {

@@ -41,8 +41,11 @@ ApiError error_of(const engine::Finish& finish) {
 }  // namespace
 
 Generation::Generation(Call call, const Backend& backend, Exchange& exchange, metrics::ServerMetrics& metrics)
-    : call_(std::move(call)), exchange_(exchange), metrics_(metrics), choices_(call_.choices.size()) {
-  QUIRE_CHECK(!call_.choices.empty());
+    : call_(std::move(call)),
+      exchange_(exchange),
+      metrics_(metrics),
+      choices_(call_.prompts.size() * call_.choices_per_prompt) {
+  QUIRE_CHECK(!call_.prompts.empty());
   chunk_head_ = "data: " + object_head(call_.kind == Call::Kind::chat ? "chat.completion.chunk" : "text_completion");
   if (!call_.logprobs) return;
   for (Choice& choice : choices_) {
@@ -65,7 +68,7 @@ bool Generation::on_delta(std::size_t index, engine::Delta delta, Clock::time_po
   Choice& choice = choices_[index];
   if (ended_ || choice.done) return ended_;
   choice.usage = delta.usage;
-  for (engine::ScoreRow& row : delta.scores) choice.scores.push_back(std::move(row));
+  add_scores(index, std::move(delta.scores));
   if (delta.finish && (delta.finish->reason == engine::FinishReason::cancelled ||
                        delta.finish->reason == engine::FinishReason::failed)) {
     fail(error_of(*delta.finish));
@@ -111,16 +114,24 @@ void Generation::open(std::size_t index, std::string& out) {
   if (!call_.echo) return;
   if (call_.logprobs) add_prompt_logprobs(index);
   if (call_.stream) {
-    append_text_chunk(out, index, call_.choices[index].echo_text, 0);
+    append_text_chunk(out, index, prompt_of(index).echo_text, 0);
   } else {
-    choice.text = call_.choices[index].echo_text;
+    choice.text = prompt_of(index).echo_text;
+  }
+}
+
+/// They come with the prompt's first choice and are those of all its choices.
+void Generation::add_scores(std::size_t index, std::vector<engine::ScoreRow> scores) {
+  for (std::size_t k = 0; k < call_.choices_per_prompt && !scores.empty(); ++k) {
+    std::vector<engine::ScoreRow>& all = choices_[index + k].scores;
+    all.insert(all.end(), scores.begin(), scores.end());
   }
 }
 
 void Generation::add_prompt_logprobs(std::size_t index) {
   Choice& choice = choices_[index];
   auto& logprobs = std::get<CompletionLogprobs>(choice.logprobs);
-  const std::vector<TokenId>& prompt = call_.choices[index].prompt;
+  const std::vector<TokenId>& prompt = prompt_of(index).ids;
   logprobs.add_prompt_token(prompt[0], std::nullopt, {});
   // Row p is the distribution after prompt[0..p], so it tells of prompt[p + 1].
   for (const engine::ScoreRow& row : choice.scores) {
@@ -161,9 +172,10 @@ void Generation::finish_whole() {
                  : cat(",\"text\":", quoted(choice.text));
     body += cat(",\"logprobs\":", take_logprobs(choice), ",\"finish_reason\":\"", finish_word(choice.finish.reason),
                 "\",\"stop_reason\":", stop_reason_json(choice.finish));
+    if (choice.finish.score) json::append_double(body += ",\"beam_score\":", *choice.finish.score);
     if (call_.return_token_ids) {
       append_ids(body += ",\"token_ids\":", choice.token_ids);
-      append_ids(body += ",\"prompt_token_ids\":", call_.choices[i].prompt);
+      append_ids(body += ",\"prompt_token_ids\":", prompt_of(i).ids);
     }
     body += '}';
   }

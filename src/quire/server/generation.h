@@ -8,9 +8,9 @@
 //
 // Usage counts each prompt once, however many choices it has.
 //
-// Beside OpenAI's fields: `seed` (choice_seed() in prepare.h says which choice used which),
+// Beside OpenAI's fields: `seed` (sampling::branch_seed() says which choice used which),
 // `stop_reason` of a choice (the stop string, the stop token's id, or null), and with return_token_ids `token_ids` and
-// `prompt_token_ids`.
+// `prompt_token_ids`; of a beam search `beam_score`.
 //
 // The I/O thread's alone.
 
@@ -34,10 +34,10 @@ namespace quire::server {
 /// A call that is ready to be submitted.
 struct Call {
   enum class Kind { chat, completion };
-  struct Choice {
-    engine::GenerateRequest request;
-    std::string echo_text;        ///< completions with echo
-    std::vector<TokenId> prompt;  ///< where the answer repeats it: echo with logprobs, return_token_ids
+  struct Prompt {
+    engine::GenerateRequest request;  ///< its branches are the choices
+    std::string echo_text;            ///< completions with echo
+    std::vector<TokenId> ids;         ///< where the answer repeats them: echo with logprobs, return_token_ids
   };
 
   Kind kind = Kind::chat;
@@ -51,7 +51,7 @@ struct Call {
   bool echo = false;
   bool return_token_ids = false;
   std::size_t choices_per_prompt = 1;
-  std::vector<Choice> choices;  ///< not empty; those of the first prompt, then those of the next
+  std::vector<Prompt> prompts;  ///< not empty; the choices of the first come first
 };
 
 class Generation {
@@ -84,6 +84,8 @@ class Generation {
   };
 
   void open(std::size_t index, std::string& out);
+  const Call::Prompt& prompt_of(std::size_t choice) const { return call_.prompts[choice / call_.choices_per_prompt]; }
+  void add_scores(std::size_t index, std::vector<engine::ScoreRow> scores);
   void add_prompt_logprobs(std::size_t index);
   void take_tokens(Choice& choice, const engine::Delta& delta, Clock::time_point at);
   void finish_stream(std::string& out);

@@ -69,15 +69,6 @@ Call make_call(Call::Kind kind, const CommonFields& common, const PrepareContext
   return call;
 }
 
-/// Adds the prompt's choices, the first of which has `seed`. They find each other's prompt in the prefix cache: the
-/// scheduler lets one compute it while the others wait for its blocks.
-void add_choices(Call& call, Call::Choice choice, std::uint64_t seed) {
-  for (std::size_t k = 0; k < call.choices_per_prompt; ++k) {
-    choice.request.sampling.seed = choice_seed(seed, k);
-    call.choices.push_back(choice);
-  }
-}
-
 Outcome<std::vector<TokenId>> chat_tokens(const ChatRequest& request, const Backend& backend) {
   std::size_t bytes = 0;
   for (const json::Value& message : request.messages.as_array()) bytes += message.find("content")->as_string().size();
@@ -102,30 +93,30 @@ Outcome<std::vector<TokenId>> text_tokens(const std::string& text, bool parse_sp
   return add_special ? backend.with_bos(*std::move(ids)) : *std::move(ids);
 }
 
-Outcome<Call::Choice> completion_choice(const CompletionRequest& request, const PromptInput& prompt,
+Outcome<Call::Prompt> completion_prompt(const CompletionRequest& request, const PromptInput& input,
                                         const Backend& backend) {
   const ModelFacts& facts = backend.facts();
-  Call::Choice choice{.request = request.common.generate};
-  if (const auto* text = std::get_if<std::string>(&prompt)) {
+  Call::Prompt prompt{.request = request.common.generate};
+  if (const auto* text = std::get_if<std::string>(&input)) {
     auto ids = text_tokens(*text, request.parse_special, request.add_special_tokens, backend);
     if (auto* error = std::get_if<ApiError>(&ids)) return std::move(*error);
-    choice.request.prompt = std::get<1>(std::move(ids));
-    if (request.echo) choice.echo_text = *text;
+    prompt.request.prompt = std::get<1>(std::move(ids));
+    if (request.echo) prompt.echo_text = *text;
   } else {
-    choice.request.prompt = std::get<std::vector<TokenId>>(prompt);
+    prompt.request.prompt = std::get<std::vector<TokenId>>(input);
   }
-  const std::vector<TokenId>& ids = choice.request.prompt;
+  const std::vector<TokenId>& ids = prompt.request.prompt;
   if (ids.empty()) return invalid_field("prompt", "it has no tokens, wanted at least one");
   if (auto error = check_length("prompt", ids.size(), facts)) return *error;
-  if (request.echo && choice.echo_text.empty()) choice.echo_text = backend.decode(ids, ControlTokens::show);
+  if (request.echo && prompt.echo_text.empty()) prompt.echo_text = backend.decode(ids, ControlTokens::show);
   if (!request.max_tokens_given) {
     const std::int64_t room = max_prompt_tokens(facts) + 1 - static_cast<std::int64_t>(ids.size());
-    choice.request.max_tokens = static_cast<std::int32_t>(std::min<std::int64_t>(*choice.request.max_tokens, room));
+    prompt.request.max_tokens = static_cast<std::int32_t>(std::min<std::int64_t>(*prompt.request.max_tokens, room));
   }
   const bool echo_logprobs = request.echo && request.common.generate.top_logprobs;
-  if (echo_logprobs) choice.request.scoring = {.from = 0, .top = *request.common.generate.top_logprobs};
-  if (echo_logprobs || request.common.return_token_ids) choice.prompt = ids;
-  return choice;
+  if (echo_logprobs) prompt.request.scoring = {.from = 0, .top = *request.common.generate.top_logprobs};
+  if (echo_logprobs || request.common.return_token_ids) prompt.ids = ids;
+  return prompt;
 }
 
 HttpResponse tokens_response(const std::vector<TokenId>& ids, bool with_pieces, const Backend& backend) {
@@ -155,15 +146,16 @@ Prepared prepare_chat(std::string_view body, const PrepareContext& context) {
   if (auto error = check_model(request->common.model, context)) return {*error, unknown};
   auto ids = chat_tokens(*request, context.backend);
   if (auto* error = std::get_if<ApiError>(&ids)) return {std::move(*error), unknown};
-  std::vector<TokenId>& prompt = std::get<1>(ids);
-  if (prompt.empty()) return {invalid_field("messages", "the rendered prompt has no tokens"), unknown};
-  if (auto error = check_length("messages", prompt.size(), context.backend.facts())) return {*error, unknown};
+  std::vector<TokenId>& tokens = std::get<1>(ids);
+  if (tokens.empty()) return {invalid_field("messages", "the rendered prompt has no tokens"), unknown};
+  if (auto error = check_length("messages", tokens.size(), context.backend.facts())) return {*error, unknown};
 
   Call call = make_call(Call::Kind::chat, request->common, context);
-  Call::Choice choice{.request = std::move(request->common.generate)};
-  choice.request.prompt = std::move(prompt);
-  if (call.return_token_ids) choice.prompt = choice.request.prompt;
-  add_choices(call, std::move(choice), call.seed);
+  Call::Prompt prompt{.request = std::move(request->common.generate)};
+  prompt.request.prompt = std::move(tokens);
+  prompt.request.sampling.seed = call.seed;
+  if (call.return_token_ids) prompt.ids = prompt.request.prompt;
+  call.prompts.push_back(std::move(prompt));
   return {std::move(call), unknown};
 }
 
@@ -183,11 +175,12 @@ Prepared prepare_completion(std::string_view body, const PrepareContext& context
             unknown};
   }
   for (std::size_t i = 0; i < request->prompts.size(); ++i) {
-    auto choice = completion_choice(*request, request->prompts[i], context.backend);
-    if (auto* error = std::get_if<ApiError>(&choice)) return {std::move(*error), unknown};
+    auto prompt = completion_prompt(*request, request->prompts[i], context.backend);
+    if (auto* error = std::get_if<ApiError>(&prompt)) return {std::move(*error), unknown};
     // A drawn seed differs from prompt to prompt, so that the same prompt sent twice gives two samples.
     const std::size_t first = request->common.seed_given ? 0 : i * call.choices_per_prompt;
-    add_choices(call, std::get<1>(std::move(choice)), choice_seed(call.seed, first));
+    call.prompts.push_back(std::get<1>(std::move(prompt)));
+    call.prompts.back().request.sampling.seed = sampling::branch_seed(call.seed, first);
   }
   return {std::move(call), unknown};
 }

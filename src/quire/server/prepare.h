@@ -26,9 +26,6 @@ struct Prepared {
   std::size_t num_unknown_fields = 0;
 };
 
-/// Choice k of a call with seed s uses seed (s + k) mod 2^63: a call with n = 1 and that seed gives the same answer.
-constexpr std::uint64_t choice_seed(std::uint64_t seed, std::size_t k) { return (seed + k) & INT64_MAX; }
-
 Prepared prepare_chat(std::string_view body, const PrepareContext& context);
 Prepared prepare_completion(std::string_view body, const PrepareContext& context);
 Prepared prepare_tokenize(std::string_view body, const PrepareContext& context);
