@@ -1,10 +1,10 @@
-// KV memory: paging against contiguous memory and vAttention, layer groups, hits, a warm prompt, forks, allocation, the
-// scheduler's step
+// KV memory: paging against contiguous memory, layer groups, swap, prefix hits, forks, allocation, scheduler's step
 
 #include "bench/attention_sections.h"
 #include "bench/decision_sections.h"
 #include "bench/layer_group_sections.h"
 #include "bench/prompt_sections.h"
+#include "bench/tier_sections.h"
 #include "bench/vattention_sections.h"
 
 namespace quire::bench {
@@ -16,6 +16,7 @@ constexpr Section kSections[] = {
     {"block-size", decode_block_size},
     {"vattention-mapping", page_group_mapping},
     {"vattention-memory", page_group_memory},
+    {"swap", swap_against_recompute},
     {"layer-groups", layer_group_memory},
     {"prefix-hit", prefix_hit},
     {"warm-prompt", warm_prompt},
