@@ -34,6 +34,11 @@ struct Settings {
   bool json = false;
 };
 
+/// Every fourth seed is for vAttention's memory.
+LoadScript script_of(std::uint64_t seed) {
+  return quire::make_script(seed, seed % 4 == 0 ? quire::ScriptMemory::vattention : quire::ScriptMemory::paged);
+}
+
 /// Seeds until none is left or one fails; the exit status says which.
 [[noreturn]] void run_worker(const Settings& settings, Shared& shared, std::atomic<std::uint64_t>& current) {
   while (!shared.failed) {
@@ -41,7 +46,7 @@ struct Settings {
     if (index >= settings.num_seeds) std::_Exit(0);
     current = settings.first_seed + index;
     quire::ScriptTotals totals;
-    if (const auto problem = run_script(quire::make_script(current), totals)) std::_Exit(1);
+    if (const auto problem = run_script(script_of(current), totals)) std::_Exit(1);
     ++shared.done;
     shared.steps += totals.steps;
     shared.preemptions += totals.preemptions;
@@ -65,7 +70,7 @@ bool fails(const LoadScript& script) {
 
 void report(std::uint64_t seed) {
   std::fprintf(stderr, "\nseed %llu failed; shrinking\n", static_cast<unsigned long long>(seed));
-  const LoadScript smallest = shrink_script(quire::make_script(seed), fails);
+  const LoadScript smallest = shrink_script(script_of(seed), fails);
   std::fputs(to_text(smallest).c_str(), stderr);
   std::fprintf(stderr, "again with: ./dev simulate --seeds 1 --first-seed %llu\n",
                static_cast<unsigned long long>(seed));

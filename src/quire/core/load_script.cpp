@@ -69,6 +69,25 @@ CoreOptions random_options(Rng& rng, const Swarm& swarm) {
   return options;
 }
 
+/// Tiles within page-groups, page-groups within tiles, and neither; up to eight tiles in all.
+void set_vattention(Rng& rng, CoreOptions& options) {
+  constexpr std::int64_t kTileBytes[] = {4, 6, 10, 12}, kGroupBytes[] = {4, 5, 8, 30};
+  options.kv_manager = "vattention";
+  options.layer_groups = CoreOptions().layer_groups;
+  options.block_size = kKvTileTokens;
+  options.tile_bytes = kTileBytes[rng.between(0, 3)];
+  options.page_group_bytes = kGroupBytes[rng.between(0, 3)];
+  const PageGroupGeometry geometry = options.page_groups();
+  options.num_blocks = static_cast<std::int32_t>(
+      rng.between(geometry.groups_for(kKvTileTokens), geometry.groups_for(8 * kKvTileTokens)));
+  options.context_tokens = static_cast<std::int32_t>(
+      rng.chance(0.5) ? options.pool_tokens() : rng.between(kKvTileTokens, 2 * options.pool_tokens()));
+  options.watermark_blocks = static_cast<std::int32_t>(rng.between(-1, 3));
+  options.num_idle_places = static_cast<std::int32_t>(rng.between(0, 6));
+  const std::int32_t least = options.num_blocks + options.max_rows + options.num_idle_places + 1;
+  options.max_mappings = rng.chance(0.5) ? least : 64'000;
+}
+
 void set_tiers(Rng& rng, const Swarm& swarm, LoadScript& script) {
   CoreOptions& options = script.options;
   if (!swarm.cache || !swarm.ram || options.layer_groups.size() > 1) return;
@@ -250,7 +269,7 @@ std::size_t LoadScript::num_commands() const {
   return count;
 }
 
-LoadScript make_script(std::uint64_t seed) {
+LoadScript make_script(std::uint64_t seed, ScriptMemory memory) {
   Rng rng(seed);
   const Swarm swarm(rng);
   LoadScript script;
@@ -258,7 +277,11 @@ LoadScript make_script(std::uint64_t seed) {
   script.options = random_options(rng, swarm);
   script.options.prefix_cache = swarm.cache;
   script.hash_collides = swarm.collisions;
-  set_tiers(rng, swarm, script);
+  if (memory == ScriptMemory::vattention) {
+    set_vattention(rng, script.options);
+  } else {
+    set_tiers(rng, swarm, script);
+  }
   RequestMaker maker(rng, swarm, script);
   const auto num_requests = static_cast<std::uint64_t>(rng.between(1, 24));
   while (maker.num_made() < num_requests) {
@@ -356,6 +379,9 @@ std::string to_text(const LoadScript& script) {
   for (std::size_t group = 1; group < o.layer_groups.size(); ++group)
     text += cat(group == 1 ? ", windows 0 " : " ", o.layer_groups[group].window);
   text += "\n";
+  if (o.is_vattention())
+    text += cat("vattention, tiles of ", o.tile_bytes, " bytes, page-groups of ", o.page_group_bytes, ", mappings ",
+                o.max_mappings, ", idle places ", o.num_idle_places, "\n");
   if (o.kv_ram_frames > 0)
     text += cat("frames ", o.kv_ram_frames, ", files ", o.kv_files ? "on" : "off", ", preemption ", o.preemption,
                 ", rates ", o.copy_block_ns, " ", o.compute_token_ns, ", disk ", script.disk.ends, " ",

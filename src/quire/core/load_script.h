@@ -38,7 +38,9 @@ struct LoadScript {
   std::size_t num_commands() const;
 };
 
-LoadScript make_script(std::uint64_t seed);
+enum class ScriptMemory { paged, vattention };
+
+LoadScript make_script(std::uint64_t seed, ScriptMemory memory = ScriptMemory::paged);
 
 /// How much the scripts made happen; tests look at it, so that a load too light to mean anything is noticed.
 struct ScriptTotals {

@@ -65,6 +65,7 @@ void ShadowExecutor::note(std::string text) {
 
 StepResult ShadowExecutor::execute(const BatchPlan& plan) {
   check_offsets(plan);
+  if (places_) return execute_in_places(plan);
   count_holders(plan);
   mirror_.apply(plan);
   if (violation_) return {std::vector<RowResult>(plan.rows.size(), {TokenId{0}, false}), 0};
@@ -224,6 +225,69 @@ void ShadowExecutor::forget_passed(const BatchPlan& plan) {
     }
   }
   mirror_.forget_passed(plan);
+}
+
+// -- vAttention --
+
+void ShadowExecutor::use_places(const VAttentionOptions& options) {
+  places_.emplace(options.geometry, options.num_groups, options.num_places);
+}
+
+StepResult ShadowExecutor::execute_in_places(const BatchPlan& plan) {
+  for (const SequenceFork& fork : plan.forks) end_of_[fork.child] = fork.num_tokens;
+  for (SequenceId sequence : plan.dropped) end_of_.erase(sequence);
+  if (auto error = places_->apply(plan)) note(*error);
+  StepResult result;
+  for (const PlanRow& row : plan.rows) check_place(row);
+  for (const PlanRow& row : plan.rows) write_in_place(plan, row);
+  for (const PlanRow& row : plan.rows) {
+    const std::uint64_t fold = fold_place(row);
+    result.rows.push_back({row.samples ? token_of(fold, vocabulary_) : TokenId{-1}, false});
+  }
+  result.elapsed_ns = 1000 + static_cast<std::uint64_t>(plan.num_tokens());
+  return result;
+}
+
+/// B1, and B3 but for the mapped groups, which writing finds.
+void ShadowExecutor::check_place(const PlanRow& row) {
+  const auto [end, is_new] = end_of_.try_emplace(row.sequence, row.begin);
+  if (row.begin != end->second)
+    note(cat("B1: sequence ", row.sequence, " goes on at ", row.begin, ", it ended at ", end->second));
+  end->second = row.end();
+  const auto [owner, is_first] = owner_of_.try_emplace(row.place, row.sequence);
+  if (owner->second != row.sequence && end_of_.count(owner->second) > 0)
+    note(cat("B3: sequences ", owner->second, " and ", row.sequence, " have one place, ", row.place));
+  owner->second = row.sequence;
+}
+
+void ShadowExecutor::write_in_place(const BatchPlan& plan, const PlanRow& row) {
+  const std::uint64_t tenant = tenant_of(row.request);
+  for (std::int32_t p = row.begin; p < row.end(); ++p) {
+    const std::vector<ShadowSlot*> slots = places_->values_at(row.place, p);
+    if (slots.empty()) return note(cat("B3: position ", p, " of sequence ", row.sequence, " is not mapped"));
+    const std::uint64_t before = p > 0 ? places_->values_at(row.place, p - 1).front()->chain : 0;
+    const TokenId token = plan.tokens[static_cast<std::size_t>(row.token_offset + p - row.begin)];
+    if (places_->sharers_at(row.place, p) != 1)
+      note(cat("B4: sequence ", row.sequence, " writes into shared memory at position ", p));
+    for (ShadowSlot* slot : slots) {
+      if (slot->written_in_step == plan.step) note(cat("B4: step ", plan.step, " writes one slot twice"));
+      *slot = {tenant, 0, p, token, next_chain(before, tenant, p, token), plan.step};
+    }
+  }
+}
+
+std::uint64_t ShadowExecutor::fold_place(const PlanRow& row) {
+  Digest fold;
+  for (std::int32_t p = 0; p < row.end(); ++p) {
+    const std::vector<ShadowSlot*> slots = places_->values_at(row.place, p);
+    if (slots.empty()) return 0;
+    for (const ShadowSlot* slot : slots)
+      if (slot->tenant != tenant_of(row.request) || slot->position != p || slot->chain != slots.front()->chain)
+        note(cat("request ", row.request, " reads at position ", p, " what ",
+                 slot->tenant == tenant_of(row.request) ? "its" : "another", " tenant wrote for ", slot->position));
+    fold.add(slots.front()->chain);
+  }
+  return fold.value();
 }
 
 }  // namespace quire

@@ -23,6 +23,8 @@
 #include "quire/core/executor.h"
 #include "quire/core/shadow_tiers.h"
 #include "quire/core/table_mirror.h"
+#include "quire/kv/simulated_places.h"
+#include "quire/kv/vattention_kv_manager.h"
 
 namespace quire {
 
@@ -35,6 +37,9 @@ class ShadowExecutor final : public Executor {
   ShadowExecutor(std::int32_t num_blocks, const GroupGeometry& geometry, std::int32_t vocabulary,
                  std::int32_t num_frames = 0);
 
+  /// Memory is that of vAttention: places instead of tables. Before the first plan.
+  void use_places(const VAttentionOptions& options);
+
   /// Before the request's first row; without it the salt is empty.
   void set_salt(RequestId request, std::string_view salt) { tenants_[request] = tenant(salt); }
 
@@ -42,7 +47,7 @@ class ShadowExecutor final : public Executor {
 
   /// The first plan that broke an invariant or read a slot that was not the row's own, or nullopt.
   const std::optional<std::string>& violation() const { return violation_; }
-  std::size_t num_sequences() const { return mirror_.num_sequences(); }
+  std::size_t num_sequences() const { return places_ ? end_of_.size() : mirror_.num_sequences(); }
   /// RAM and files; whoever runs the steps ends the transfers.
   ShadowTiers& tiers() { return tiers_; }
 
@@ -60,14 +65,21 @@ class ShadowExecutor final : public Executor {
   BlockId block_at(const PlanRow& row, std::size_t group, std::int32_t position) const;
   ShadowSlot* slot_at(const PlanRow& row, std::size_t group, std::int32_t position);
 
+  StepResult execute_in_places(const BatchPlan& plan);
+  void check_place(const PlanRow& row);
+  void write_in_place(const BatchPlan& plan, const PlanRow& row);
+  std::uint64_t fold_place(const PlanRow& row);
+
   const GroupGeometry geometry_;
   const std::int32_t block_size_;
   const std::int32_t vocabulary_;
   TableMirror mirror_;
   ShadowTiers tiers_;
-  std::vector<ShadowBlock> blocks_;                      ///< [num_blocks + 1][block_size]
-  std::vector<std::int32_t> num_holders_;                ///< [num_blocks + 1]: table entries that name the block
-  std::unordered_map<SequenceId, std::int32_t> end_of_;  ///< where each sequence's last row ended
+  std::optional<SimulatedPlaces<ShadowSlot>> places_;      ///< vAttention; then blocks_ and mirror_ are unused
+  std::unordered_map<std::int32_t, SequenceId> owner_of_;  ///< by place: who had the last row in it
+  std::vector<ShadowBlock> blocks_;                        ///< [num_blocks + 1][block_size]
+  std::vector<std::int32_t> num_holders_;                  ///< [num_blocks + 1]: table entries that name the block
+  std::unordered_map<SequenceId, std::int32_t> end_of_;    ///< where each sequence's last row ended
   std::unordered_map<RequestId, std::uint64_t> tenants_;
   std::optional<std::string> violation_;
 };

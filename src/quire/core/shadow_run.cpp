@@ -38,7 +38,9 @@ ShadowRun::ShadowRun(const CoreOptions& options, std::int32_t vocabulary, const 
       vocabulary_(vocabulary),
       identity_{hasher, {}},
       core_(*EngineCore::create(options, &log_, identity_)),
-      executor_(options.num_blocks, options.geometry(), vocabulary, options.kv_ram_frames) {}
+      executor_(options.num_blocks, options.geometry(), vocabulary, options.kv_ram_frames) {
+  if (options.is_vattention()) executor_.use_places(options.vattention());
+}
 
 namespace {
 std::int32_t prompt_size(const ShadowRun::Answer& answer) {

@@ -67,7 +67,7 @@ struct Flight {
   Answer answer;
   Engine::Callback callback;
   Clock::time_point submitted, started, first_token;
-  bool has_started = false, has_token = false;
+  bool has_started = false, has_token = false, memory_refused = false;
 };
 
 }  // namespace
@@ -285,6 +285,7 @@ void Engine::State::step() {
   stands_still = plan.rows.empty() && core->has_work();
   const StepResult result = executor->execute(plan);
   for (const auto& [request, row] : row_of) {
+    flights.at(request).memory_refused = executor->outputs()[row].memory_refused;
     flights.at(request).answer.add_scores(std::move(executor->outputs()[row].scores));
   }
   deliver(core->commit(result), row_of);
@@ -337,8 +338,11 @@ void Engine::State::on_finished(const RequestFinished& event) {
     case quire::FinishReason::cancelled:
       return end(event.request, {.reason = FinishReason::cancelled, .message = "cancelled"});
     case quire::FinishReason::failed:
-      return end(event.request, {.reason = FinishReason::failed,
-                                 .message = "the model gave a value that is not finite for this request"});
+      return end(event.request,
+                 {.reason = FinishReason::failed,
+                  .message = flight.memory_refused ? "the system refused a memory mapping for this request's KV; start "
+                                                     "with larger --kv-page-group or fewer --kv-max-mappings"
+                                                   : "the model gave a value that is not finite for this request"});
     case quire::FinishReason::stopped_by_caller:
       flight.answer.finish_by_stop_string();
       return end(event.request, {});
@@ -419,6 +423,7 @@ void Engine::State::publish_page_groups() {
   if (!manager) return;
   const VAttentionKvManager::GroupUsage usage = manager->group_usage();
   const attention::VirtualKvStore::Counters& counters = loaded.virtual_store->counters();
+  stats.kv.block_size = manager->geometry().tokens_per_group();
   stats.kv.spare_blocks = usage.spare;
   stats.kv.unmapped_blocks = usage.unmapped;
   stats.kv.mappings = usage.mappings;

@@ -26,6 +26,7 @@ namespace quire::engine {
 struct RowOutput {
   OutputToken token;             ///< meaningful if the row sampled and has not failed
   std::vector<ScoreRow> scores;  ///< rising positions
+  bool memory_refused = false;   ///< vAttention: the kernel had no room for its memory; the row was not computed
 };
 
 /// What an executor works with; all referred-to objects outlive it.

@@ -132,28 +132,28 @@ std::optional<std::string> PlaceTable::validate_places() const {
   for (std::int32_t p = 0; p < num_places(); ++p) {
     const Place& place = at(p);
     if (place.held > size(p) || place.writable_from > place.held || (!place.is_live && place.held > 0))
-      return cat("T1: place ", p, " holds ", place.held, " of ", size(p), " groups");
+      return cat("G1: place ", p, " holds ", place.held, " of ", size(p), " groups");
     runs += starts_in(place, 0, size(p));
     held_runs += starts_in(place, 0, place.held);
     for (std::int32_t i = 0; i < size(p); ++i) {
       const std::int32_t group = place.groups[static_cast<std::size_t>(i)];
       std::int32_t& index = index_of[static_cast<std::size_t>(group)];
-      if (index >= 0 && index != i) return cat("T2: group ", group, " is mapped at ", index, " and at ", i);
+      if (index >= 0 && index != i) return cat("G2: group ", group, " is mapped at ", index, " and at ", i);
       index = i;
       if (place.is_live && i >= place.held && state(group).mappings != 1)
-        return cat("T3: place ", p, " has the shared group ", group, " at its spare index ", i);
+        return cat("G3: place ", p, " has the shared group ", group, " at its spare index ", i);
     }
     for (std::int32_t q = 0; q < p; ++q) {
       bool shares = true;
       for (std::int32_t i = 0; i < std::min(size(p), size(q)); ++i) {
         const bool is_same = groups(p)[static_cast<std::size_t>(i)] == groups(q)[static_cast<std::size_t>(i)];
-        if (is_same && !shares) return cat("T2: places ", q, " and ", p, " share index ", i, " but not what is before");
+        if (is_same && !shares) return cat("G2: places ", q, " and ", p, " share index ", i, " but not what is before");
         shares = is_same;
       }
     }
   }
   if (runs != num_runs_ || held_runs != num_held_runs_)
-    return cat("T5: ", num_runs_, " runs, ", num_held_runs_, " held; counted are ", runs, " and ", held_runs);
+    return cat("G5: ", num_runs_, " runs, ", num_held_runs_, " held; counted are ", runs, " and ", held_runs);
   return std::nullopt;
 }
 
@@ -172,15 +172,15 @@ std::optional<std::string> PlaceTable::validate_groups() const {
     const GroupState& count = counted[static_cast<std::size_t>(group)];
     if (state.mappings != count.mappings || state.holders != count.holders || state.writers != count.writers ||
         state.pins != 0)
-      return cat("T1: group ", group, " has ", state.mappings, " mappings, ", state.holders, " holders, ",
+      return cat("G1: group ", group, " has ", state.mappings, " mappings, ", state.holders, " holders, ",
                  state.writers, " writers, ", state.pins, " pins; counted are ", count.mappings, ", ", count.holders,
                  ", ", count.writers, ", 0");
-    if (pool_.is_free(group) != (state.mappings == 0)) return cat("T1: group ", group, " is free and mapped, or lost");
+    if (pool_.is_free(group) != (state.mappings == 0)) return cat("G1: group ", group, " is free and mapped, or lost");
     if (state.writers > 0 && state.mappings != state.holders)
-      return cat("T4: group ", group, " may be written and is kept by an ended sequence");
+      return cat("G4: group ", group, " may be written and is kept by an ended sequence");
     num_held += state.is_held() ? 1 : 0;
   }
-  if (num_held != num_held_) return cat("T1: ", num_held_, " groups are held, counted are ", num_held);
+  if (num_held != num_held_) return cat("G1: ", num_held_, " groups are held, counted are ", num_held);
   return std::nullopt;
 }
 

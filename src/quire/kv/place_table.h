@@ -10,12 +10,12 @@
 // pins (taken by a plan while it is committed). A group nobody holds or pins is available, mapped or not.
 //
 // Invariants (validate):
-//  T1  a group is free in the pool if and only if it has no mapping; mappings, holders and writers are what counting
+//  G1  a group is free in the pool if and only if it has no mapping; mappings, holders and writers are what counting
 //      gives; num_available() is right
-//  T2  a group is mapped at one and the same index everywhere; two places share a prefix and nothing behind it
-//  T3  a spare index of a live place names a group that is mapped there alone
-//  T4  a group that somebody may write is mapped by holders alone
-//  T5  the numbers of runs (consecutive groups at consecutive indices: one mapping for the kernel) are right
+//  G2  a group is mapped at one and the same index everywhere; two places share a prefix and nothing behind it
+//  G3  a spare index of a live place names a group that is mapped there alone
+//  G4  a group that somebody may write is mapped by holders alone
+//  G5  the numbers of runs (consecutive groups at consecutive indices: one mapping for the kernel) are right
 //
 // Thread-safety: none.
 

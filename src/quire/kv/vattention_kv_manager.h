@@ -24,7 +24,7 @@
 //
 // Cost: a reservation is O(groups it adds); a new sequence, a release and a fork are O(groups + places).
 //
-// Invariants (validate), beside T1..T5 of the place table and H1..H2 of the keys:
+// Invariants (validate), beside G1..G5 of the place table and H1..H2 of the keys:
 //  V1  a live sequence has one place, which holds groups_for(its tokens) groups, writable from first_written(tokens) on
 //  V2  what can be found is in memory: a place's published tiles lie in its mapped groups, and a live sequence's within
 //      its tokens

@@ -531,6 +531,23 @@ TEST(Api, KvReportSaysWhatTheMemoryIsUsedFor) {
       R"("reads":{"done":4,"missing":1,"io_error":0,"damaged":0,"mismatch":0,"no_space":0,"timed_out":0}}})");
 }
 
+TEST(Api, TheKvReportOfVAttentionHasItsPageGroups) {
+  ApiWorld world;
+  engine::EngineStats& stats = world.backend.stats_;
+  stats.blocks_used = 5;
+  stats.kv.manager = "vattention";
+  stats.kv.spare_blocks = 3;
+  stats.kv.unmapped_blocks = 2;
+  stats.kv.mappings = 7;
+  stats.kv.maps = 9;
+  stats.kv.ahead_maps = 4;
+  stats.kv.unmaps = 1;
+  auto exchange = world.send(make_get("/v1/kv"));
+  const std::string expected = R"("page_groups":{"held":5,"spare":3,"unmapped":2,"mappings":7,"maps":9,"ahead_maps":4,)"
+                               R"("unmaps":1,"refused_maps":0})";
+  EXPECT_NE(exchange->response.body.find(expected), std::string::npos) << exchange->response.body;
+}
+
 TEST(Api, MetricsCountByRouteAndStatus) {
   ApiWorld world;
   world.backend.stats_.running = 3;

@@ -58,6 +58,12 @@ std::string kv_report(const engine::EngineStats& stats) {
   w.field("enabled", kv.prefix_cache).field("queried_tokens", stats.prefix_queries);
   w.field("hit_tokens", stats.prefix_hits).field("hit_rate", share(stats.prefix_hits, stats.prefix_queries));
   w.field("evicted_blocks", stats.prefix_evictions).end_object();
+  if (kv.manager == "vattention") {
+    w.key("page_groups").begin_object();
+    w.field("held", stats.blocks_used).field("spare", kv.spare_blocks).field("unmapped", kv.unmapped_blocks);
+    w.field("mappings", kv.mappings).field("maps", kv.maps).field("ahead_maps", kv.ahead_maps);
+    w.field("unmaps", kv.unmaps).field("refused_maps", kv.refused_maps).end_object();
+  }
   w.key("requests").begin_object();
   w.field("running", stats.running).field("waiting", stats.waiting).field("preempted", kv.preempted).end_object();
   w.key("preemptions").begin_object();
