@@ -1,5 +1,4 @@
-// the model alone, without engine and sampling: decode at context 512 and prefill 512 as a share of what the machine
-// allows
+// the model alone: decode at context 512 and prefill 512 as a share of what the machine allows, speed-up by threads
 
 #include <algorithm>
 

@@ -1,9 +1,10 @@
-// KV memory: paging against contiguous memory and vAttention, hits, a warm prompt, forks, allocation, the scheduler's
-// step
+// KV memory: paging against contiguous memory, layer groups, swap, prefix hits, forks, allocation, scheduler's step
 
 #include "bench/attention_sections.h"
 #include "bench/decision_sections.h"
+#include "bench/layer_group_sections.h"
 #include "bench/prompt_sections.h"
+#include "bench/tier_sections.h"
 #include "bench/vattention_sections.h"
 
 namespace quire::bench {
@@ -15,6 +16,8 @@ constexpr Section kSections[] = {
     {"block-size", decode_block_size},
     {"vattention-mapping", page_group_mapping},
     {"vattention-memory", page_group_memory},
+    {"swap", swap_against_recompute},
+    {"layer-groups", layer_group_memory},
     {"prefix-hit", prefix_hit},
     {"warm-prompt", warm_prompt},
     {"fork", sequence_fork},

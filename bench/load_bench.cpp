@@ -1,34 +1,13 @@
 // loading a model: weights packed from the file against packed ones mapped from disk, and decoding with both
 
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-
 #include "bench/measure.h"
+#include "bench/scratch_directory.h"
 #include "quire/base/cat.h"
 #include "quire/model/model.h"
 #include "quire/model/sequence_runner.h"
 
 namespace quire::bench {
 namespace {
-
-/// A directory that goes away with this object.
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    std::string path = (std::filesystem::temp_directory_path() / "quire-bench.XXXXXX").string();
-    if (mkdtemp(path.data()) != nullptr) path_ = path;
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 using ModelPointer = std::unique_ptr<model::Model>;
 

@@ -98,6 +98,11 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->check(CLI::IsMember({8, 16, 32, 64, 128}))
       ->capture_default_str();
   command
+      .add_option("--kv-layout", options.kv_layout,
+                  "grouped: give KV memory back behind sliding windows; uniform: keep it (default: grouped; with "
+                  "vattention or a RAM tier uniform)")
+      ->check(CLI::IsMember({"grouped", "uniform"}));
+  command
       .add_option("--kv-manager", options.kv_manager,
                   "How KV memory is managed: paged, or vattention (contiguous, mapped on demand)")
       ->check(CLI::IsMember({"paged", "vattention"}))

@@ -14,6 +14,7 @@
 #include "quire/json/json.h"
 #include "quire/model/config.h"
 #include "quire/model/gguf.h"
+#include "quire/model/layer_grouping.h"
 #include "quire/tensor/dtype.h"
 #include "quire/text/tokenizer.h"
 #include "quire/text/utf8.h"
@@ -227,6 +228,16 @@ std::string id_and_text(const std::vector<TokenId>& ids) {
   return text.empty() ? "none" : text;
 }
 
+/// How the layers are cut into groups where some have a window, and what is left of a token behind it.
+std::string windows_text(const model::ModelConfig& config) {
+  const model::LayerGrouping grouping = model::group_layers(config, model::KvArrangement::grouped);
+  if (grouping.num_groups() == 1) return "";
+  const auto full = std::ranges::count(grouping.windows, 0);
+  const std::int64_t bytes = grouping.layers_per_group * config.num_kv_heads * config.head_dim * 4;
+  return cat(", ", full * bytes, " behind the window of ", grouping.windows.back(), ": ", grouping.num_groups(),
+             " groups of ", grouping.layers_per_group, " layers, ", full, " full");
+}
+
 std::string summary_as_text(const InspectFlags& flags, const model::GgufFile& file, const Report& found) {
   std::string out = cat("file        ", flags.path, ": GGUF version ", file.version(), ", ", file.file_bytes(),
                         " bytes, ", file.tensors().size(), " tensors, ", found.parameters, " parameters\n");
@@ -235,7 +246,8 @@ std::string summary_as_text(const InspectFlags& flags, const model::GgufFile& fi
     out += cat("model       ", c.architecture, ": ", c.num_layers, " layers, hidden ", c.hidden, ", ffn ", c.ffn, ", ",
                c.num_heads, " heads on ", c.num_kv_heads, " KV heads of ", c.head_dim, ", context ", c.context,
                c.tied_output ? ", tied output" : "", "\n");
-    out += cat("kv          ", c.num_layers * c.num_kv_heads * c.head_dim * 4, " bytes a token in f16\n");
+    out += cat("kv          ", c.num_layers * c.num_kv_heads * c.head_dim * 4, " bytes a token in f16", windows_text(c),
+               "\n");
   } else {
     out += cat("model       cannot be run: ", found.config.error().message, "\n");
   }

@@ -122,7 +122,7 @@ std::string try_it(const std::string& address, bool chat) {
 
 std::string summary_text(const engine::EngineInfo& info, const std::string& name, const std::string& address, bool chat,
                          std::int64_t max_waiting) {
-  const std::int64_t full = info.kv_tokens / std::max<std::int64_t>(1, info.context);
+  const std::int64_t full = info.num_blocks / std::max<std::int64_t>(1, info.blocks_per_request);
   std::string out;
   const auto line = [&out](std::string_view label, const std::string& text) {
     out += cat("  ", label, std::string(12 - label.size(), ' '), text, "\n");
@@ -138,11 +138,15 @@ std::string summary_text(const engine::EngineInfo& info, const std::string& name
                      mebibytes(info.scratch_bytes), "; ", mebibytes(info.free_memory_bytes), " were free"));
   line("loaded", cat("in ", milliseconds(info.load_seconds), " ms, of these ", milliseconds(info.weights_seconds),
                      " ms for the weights: ", weights_origin(info.repack)));
-  const std::string pool = info.page_group_bytes > 0 ? cat("vattention, ", info.num_blocks, " page-groups of ",
-                                                           info.page_group_bytes >> 10, " KiB")
-                                                     : cat(info.num_blocks, " blocks of ", info.block_size, " tokens");
-  line("kv cache",
-       cat(pool, " = ", info.kv_tokens, " tokens in ", info.kv_type, ", ", info.kv_bytes_per_token, " bytes a token"));
+  const bool grouped = info.num_layer_groups > 1;
+  const std::string pool =
+      info.page_group_bytes > 0
+          ? cat("vattention, ", info.num_blocks, " page-groups of ", info.page_group_bytes >> 10, " KiB")
+          : cat(info.num_blocks, " blocks of ", info.block_size, " tokens",
+                grouped ? cat(" of ", info.layers_per_group, " layers") : "");
+  line("kv cache", cat(pool, " = ", info.kv_tokens, grouped ? " tokens of one request in " : " tokens in ",
+                       info.kv_type, ", ", info.kv_bytes_per_token, " bytes a token"));
+  if (grouped) line("", cat(info.num_layer_groups, " layer groups; memory behind sliding windows is given back"));
   line("", cat(info.kv_memory_why, "; room for ", full, " full-length ", full == 1 ? "request" : "requests"));
   if (info.kv_ram_blocks > 0)
     line("kv tiers",
@@ -175,6 +179,8 @@ std::string summary_json(const engine::EngineInfo& info, const std::vector<std::
   w.field("cpu_tier_why", info.cpu_tier_why).field("kv_type", info.kv_type).field("block_size", info.block_size);
   w.field("num_blocks", info.num_blocks).field("kv_tokens", info.kv_tokens).field("kv_manager", info.kv_manager);
   w.field("page_group_bytes", info.page_group_bytes);
+  w.field("kv_layout", info.kv_layout).field("num_layer_groups", info.num_layer_groups);
+  w.field("layers_per_group", info.layers_per_group).field("blocks_per_request", info.blocks_per_request);
   w.field("kv_bytes_per_token", info.kv_bytes_per_token).field("weight_bytes", info.weight_bytes);
   w.field("load_seconds", info.load_seconds).field("weights_seconds", info.weights_seconds);
   w.field("weights_from", weights_origin(info.repack));

@@ -3,13 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <string>
 
 #include "quire/model/requantize.h"
 #include "tests/support/loaded_model.h"
+#include "tests/support/temporary_directory.h"
 
 namespace quire {
 namespace {
@@ -25,14 +24,12 @@ double perplexity_of_file(const std::string& path) {
 /// The perplexity of SmolLM2 in that format, as a share of that of the Q4_1 file, minus 1.
 double perplexity_gained(DType to) {
   const std::string source = test::model_path(test::kSmolLm2);
-  std::string folder = (std::filesystem::temp_directory_path() / "quire_test.XXXXXX").string();
-  EXPECT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string output = folder + "/model.gguf";
+  const test::TemporaryDirectory directory;
+  const std::string output = directory.path() + "/model.gguf";
   ThreadPool pool(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   auto report = model::quantize_file({.input = source, .output = output, .to = to}, pool);
   EXPECT_TRUE(report.ok()) << report.error().message;
   const double gained = perplexity_of_file(output) / perplexity_of_file(source) - 1;
-  std::filesystem::remove_all(folder);
   std::cout << info(to).name << ": perplexity " << 100 * gained << " % above that of the source\n";
   return gained;
 }

@@ -19,6 +19,9 @@ TEST(Crc32c, HasTheValuesOfTheStandard) {
   EXPECT_EQ(crc32c(bytes_of("123456789")), 0xE3069283u);
   EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0x00})), 0x8A9136AAu);  // RFC 3720, B.4
   EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0xFF})), 0x62A8AB43u);
+  std::vector<std::byte> rising(32);
+  for (std::size_t i = 0; i < rising.size(); ++i) rising[i] = static_cast<std::byte>(i);
+  EXPECT_EQ(crc32c(rising), 0x46DD794Eu);
 }
 
 TEST(Crc32c, OfPartsIsThatOfTheWhole) {

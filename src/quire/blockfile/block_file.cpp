@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "quire/base/check.h"
-#include "quire/blockfile/crc32c.h"
+#include "quire/base/crc32c.h"
 
 namespace quire {
 namespace {

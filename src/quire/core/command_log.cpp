@@ -79,6 +79,8 @@ Result<CoreOptions> get_header(ByteReader& in) {
   options.preemption = in.get_text();
   options.copy_block_ns = in.get<std::int64_t>();
   options.compute_token_ns = in.get<std::int64_t>();
+  options.layer_groups.resize(in.get_count(4));
+  for (LayerGroup& group : options.layer_groups) group.window = in.get<std::int32_t>();
   if (in.failed()) return fail("the command log ends within its header, at byte ", in.position());
   return options;
 }

@@ -1,11 +1,12 @@
 #pragma once
 // The command log: everything that entered a core, as bytes, enough to run it again.
 //
-// Format, version 6. All integers are little-endian; i32 and i64 are two's complement; a list is a u32 count, then the
+// Format, version 7. All integers are little-endian; i32 and i64 are two's complement; a list is a u32 count, then the
 // items; text is a list of bytes.
 //
 //     header   8 bytes "QUIRELOG", u32 version, then the options in the order of CoreOptions (i32 each, text for
-//              names, u8 for the prefix cache and the files, i64 for bytes and rates)
+//              names, u8 for the prefix cache and the files, i64 for bytes and rates, a list of i32 windows for the
+//              layer groups)
 //     record   u8 tag, then
 //        1 submit   u64 id, list of i32 prompt, u8 has_max_tokens, i32 max_tokens, list of i32 stop tokens,
 //                   i32 min_tokens, u8 has_logits_from, i32 logits_from, i32 priority, text salt

@@ -48,6 +48,8 @@ void put_header(ByteWriter& out, const CoreOptions& options) {
   out.put_text(options.preemption);
   out.put(options.copy_block_ns);
   out.put(options.compute_token_ns);
+  out.put(static_cast<std::uint32_t>(options.layer_groups.size()));
+  for (const LayerGroup& group : options.layer_groups) out.put(group.window);
 }
 
 void put_submit(ByteWriter& out, const CoreRequest& request) {

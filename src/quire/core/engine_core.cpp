@@ -22,7 +22,7 @@ void record(CommandSink* sink, Put put, const Args&... args) {
 std::unique_ptr<KvManager> make_kv_manager(const CoreOptions& options, const CacheIdentity& identity) {
   const auto cache = options.prefix_cache ? std::optional(identity) : std::nullopt;
   if (options.is_vattention()) return std::make_unique<VAttentionKvManager>(options.vattention(), cache);
-  return std::make_unique<PagedKvManager>(options.num_blocks, options.block_size, cache,
+  return std::make_unique<PagedKvManager>(options.num_blocks, options.geometry(), cache,
                                           TierOptions{options.kv_ram_frames, options.kv_files});
 }
 

@@ -12,7 +12,7 @@ namespace {
 /// What a seed switches on.
 struct Swarm {
   bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
-  bool cache, shared_prefixes, salts, collisions, priorities;
+  bool cache, shared_prefixes, salts, collisions, priorities, layer_groups;
   bool ram, files, slow_disk, disk_faults, few_files, rates, restarts;
   explicit Swarm(Rng& rng)
       : cancels(rng.chance(0.5)),
@@ -27,6 +27,7 @@ struct Swarm {
         salts(rng.chance(0.3)),
         collisions(rng.chance(0.15)),
         priorities(rng.chance(0.5)),
+        layer_groups(rng.chance(0.25)),
         ram(rng.chance(0.7)),
         files(rng.chance(0.7)),
         slow_disk(rng.chance(0.6)),
@@ -40,14 +41,26 @@ std::string_view any_of(Rng& rng, std::span<const std::string_view> names) {
   return names[static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(names.size()) - 1))];
 }
 
-CoreOptions random_options(Rng& rng) {
+/// A full group, and others with windows that may be shorter than a block or longer than any sequence.
+std::vector<LayerGroup> random_groups(Rng& rng, std::int32_t block_size) {
+  std::vector<LayerGroup> groups = {LayerGroup{}};
+  for (std::int64_t i = rng.between(1, 3); i > 0; --i)
+    groups.push_back({static_cast<std::int32_t>(rng.chance(0.2) ? 0 : rng.between(1, 4 * block_size))});
+  return groups;
+}
+
+CoreOptions random_options(Rng& rng, const Swarm& swarm) {
   constexpr std::int32_t kBlockSizes[] = {8, 8, 8, 16, 16, 32, 64, 128};
   CoreOptions options;
   options.block_size = kBlockSizes[rng.between(0, 7)];
   options.num_blocks = static_cast<std::int32_t>(rng.between(3, options.block_size > 32 ? 6 : 40));
+  options.token_budget = static_cast<std::int32_t>(rng.chance(0.3) ? rng.between(1, 8) : rng.between(4, 96));
+  if (swarm.layer_groups) {
+    options.layer_groups = random_groups(rng, options.block_size);
+    options.num_blocks *= static_cast<std::int32_t>(options.layer_groups.size());
+  }
   options.context_tokens = static_cast<std::int32_t>(
       rng.chance(0.5) ? options.pool_tokens() : rng.between(options.block_size, 2 * options.pool_tokens()));
-  options.token_budget = static_cast<std::int32_t>(rng.chance(0.3) ? rng.between(1, 8) : rng.between(4, 96));
   options.max_rows = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 4) : rng.between(4, 24));
   options.watermark_blocks = static_cast<std::int32_t>(rng.between(-1, 3));
   options.ageing_steps = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 60) : 1024);
@@ -58,7 +71,7 @@ CoreOptions random_options(Rng& rng) {
 
 void set_tiers(Rng& rng, const Swarm& swarm, LoadScript& script) {
   CoreOptions& options = script.options;
-  if (!swarm.cache || !swarm.ram) return;
+  if (!swarm.cache || !swarm.ram || options.layer_groups.size() > 1) return;
   options.kv_ram_frames = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 6) : rng.between(4, 60));
   constexpr std::string_view kModes[] = {"auto", "auto", "swap", "recompute"};
   options.preemption = kModes[rng.between(0, 3)];
@@ -242,7 +255,7 @@ LoadScript make_script(std::uint64_t seed) {
   const Swarm swarm(rng);
   LoadScript script;
   script.seed = seed;
-  script.options = random_options(rng);
+  script.options = random_options(rng, swarm);
   script.options.prefix_cache = swarm.cache;
   script.hash_collides = swarm.collisions;
   set_tiers(rng, swarm, script);
@@ -339,7 +352,10 @@ std::string to_text(const LoadScript& script) {
   text += cat("blocks ", o.num_blocks, " of ", o.block_size, ", context ", o.context_tokens, ", budget ",
               o.token_budget, ", rows ", o.max_rows, ", watermark ", o.watermark_blocks, ", ageing ", o.ageing_steps,
               ", queue ", o.queue_policy, ", victim ", o.victim_policy, ", steps ", o.step_composition, ", cache ",
-              o.prefix_cache ? "on" : "off", script.hash_collides ? ", colliding hash" : "", "\n");
+              o.prefix_cache ? "on" : "off", script.hash_collides ? ", colliding hash" : "");
+  for (std::size_t group = 1; group < o.layer_groups.size(); ++group)
+    text += cat(group == 1 ? ", windows 0 " : " ", o.layer_groups[group].window);
+  text += "\n";
   if (o.kv_ram_frames > 0)
     text += cat("frames ", o.kv_ram_frames, ", files ", o.kv_files ? "on" : "off", ", preemption ", o.preemption,
                 ", rates ", o.copy_block_ns, " ", o.compute_token_ns, ", disk ", script.disk.ends, " ",

@@ -3,20 +3,23 @@
 // position, token, digest of the slot before) into slots that it finds through the real block tables; where a model
 // would attend, it reads every position back and folds it into one number, from which the next token follows. A wrong,
 // stale, shared or overwritten block changes the tokens at once. shadow_token() says what they must be, without any
-// paging.
+// paging. With layer groups all of this is done in each of them, and of a group with a window a row reads what its
+// window sees.
 //
 // A tenant is whoever may share content: a salt. Requests of one tenant with equal tokens write equal slots.
 //
-// It also checks invariants B1..B4 of sched/batch_plan.h on every plan.
+// It also checks invariants B1..B4 and B6 of sched/batch_plan.h on every plan.
 //
 // For tests and the simulator. Thread-safety: none.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "quire/base/hash.h"
 #include "quire/core/executor.h"
 #include "quire/core/shadow_tiers.h"
 #include "quire/core/table_mirror.h"
@@ -24,11 +27,12 @@
 namespace quire {
 
 /// The token that follows `tokens` of this tenant, in [0, vocabulary).
-TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, std::int32_t vocabulary);
+TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, std::int32_t vocabulary,
+                     std::span<const LayerGroup> groups = kOneFullGroup);
 
 class ShadowExecutor final : public Executor {
  public:
-  ShadowExecutor(std::int32_t num_blocks, std::int32_t block_size, std::int32_t vocabulary,
+  ShadowExecutor(std::int32_t num_blocks, const GroupGeometry& geometry, std::int32_t vocabulary,
                  std::int32_t num_frames = 0);
 
   /// Before the request's first row; without it the salt is empty.
@@ -48,17 +52,21 @@ class ShadowExecutor final : public Executor {
   void note(std::string text);
   void check_offsets(const BatchPlan& plan);
   void count_holders(const BatchPlan& plan);
+  void count_new_blocks(const BatchPlan& plan, const PlanRow& row, bool is_new);
   void check_row(const PlanRow& row);
-  void write_row(const BatchPlan& plan, const PlanRow& row);
-  std::uint64_t fold_row(const PlanRow& row);
-  ShadowSlot* slot_at(const PlanRow& row, std::int32_t position);
+  void write_row(const BatchPlan& plan, const PlanRow& row, std::size_t group);
+  void fold_row(const PlanRow& row, std::size_t group, Digest& fold);
+  void forget_passed(const BatchPlan& plan);
+  BlockId block_at(const PlanRow& row, std::size_t group, std::int32_t position) const;
+  ShadowSlot* slot_at(const PlanRow& row, std::size_t group, std::int32_t position);
 
+  const GroupGeometry geometry_;
   const std::int32_t block_size_;
   const std::int32_t vocabulary_;
   TableMirror mirror_;
   ShadowTiers tiers_;
   std::vector<ShadowBlock> blocks_;                      ///< [num_blocks + 1][block_size]
-  std::vector<std::int32_t> num_holders_;                ///< [num_blocks + 1]: tables that name the block
+  std::vector<std::int32_t> num_holders_;                ///< [num_blocks + 1]: table entries that name the block
   std::unordered_map<SequenceId, std::int32_t> end_of_;  ///< where each sequence's last row ended
   std::unordered_map<RequestId, std::uint64_t> tenants_;
   std::optional<std::string> violation_;

@@ -56,7 +56,7 @@ TEST(ShadowKv, SoItIsUnderEveryCombinationOfPolicies) {
     for (std::string_view victim : victim_policy_names()) {
       SCOPED_TRACE(testing::Message() << queue << ", " << victim);
       ScriptTotals totals;
-      for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+      for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         const auto compositions = step_composition_names();
         run_seed(seed, totals, Policies{queue, victim, compositions[seed % compositions.size()]});
         if (testing::Test::HasFatalFailure()) return;
@@ -72,7 +72,7 @@ TEST(ShadowKv, SeedsThatOnceFailedPass) {
 }
 
 TEST(LoadScript, ShrinksToTheCommandsThatMatter) {
-  const LoadScript script = make_script(3);
+  const LoadScript script = make_script(4);
   const auto asks_for_request_3 = [](const LoadScript& candidate) {
     for (const ScriptStep& step : candidate.steps)
       for (const CoreRequest& request : step.submits)

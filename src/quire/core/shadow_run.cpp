@@ -15,7 +15,7 @@ OracleAnswer oracle_answer(const CoreRequest& request, const CoreOptions& option
   OracleAnswer answer{{}, FinishReason::length};
   std::vector<TokenId> all = request.prompt;
   while (static_cast<std::int64_t>(answer.tokens.size()) < max_tokens) {
-    const TokenId token = shadow_token(request.salt, all, vocabulary);
+    const TokenId token = shadow_token(request.salt, all, vocabulary, options.layer_groups);
     const bool stops = std::count(request.stop_tokens.begin(), request.stop_tokens.end(), token) > 0;
     if (stops && static_cast<std::int32_t>(answer.tokens.size()) >= request.min_tokens)
       return {answer.tokens, FinishReason::stop_token, token};
@@ -38,7 +38,7 @@ ShadowRun::ShadowRun(const CoreOptions& options, std::int32_t vocabulary, const 
       vocabulary_(vocabulary),
       identity_{hasher, {}},
       core_(*EngineCore::create(options, &log_, identity_)),
-      executor_(options.num_blocks, options.block_size, vocabulary, options.kv_ram_frames) {}
+      executor_(options.num_blocks, options.geometry(), vocabulary, options.kv_ram_frames) {}
 
 namespace {
 std::int32_t prompt_size(const ShadowRun::Answer& answer) {

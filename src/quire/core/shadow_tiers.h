@@ -18,6 +18,7 @@ namespace quire {
 /// What a slot holds where a model has K and V.
 struct ShadowSlot {
   std::uint64_t tenant = 0;
+  std::size_t group = 0;  ///< layer group
   std::int32_t position = -1;
   TokenId token{-1};
   std::uint64_t chain = 0;  ///< digest of this slot's content and the chain of the slot before

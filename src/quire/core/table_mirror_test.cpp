@@ -5,8 +5,8 @@
 namespace quire {
 namespace {
 
-std::vector<BlockId> table_of(const TableMirror& mirror, SequenceId sequence) {
-  const auto table = mirror.table(sequence);
+std::vector<BlockId> table_of(const TableMirror& mirror, SequenceId sequence, std::size_t group = 0) {
+  const auto table = mirror.table(sequence, group);
   return {table.begin(), table.end()};
 }
 

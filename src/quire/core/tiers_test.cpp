@@ -82,7 +82,7 @@ TEST(Tiers, TheEventOfAPreemptionSaysItsKind) {
   options.copy_block_ns = 1'000'000;
   options.compute_token_ns = 1;
   const auto core = *EngineCore::create(options);
-  ShadowExecutor executor(10, 8, 1000, 30);
+  ShadowExecutor executor(10, GroupGeometry::uniform(8), 1000, 30);
   for (std::uint64_t id = 1; id <= 3; ++id) EXPECT_EQ(core->submit(request_of(id, 20, 40)), std::nullopt);
   int num_preempted = 0;
   while (core->has_work()) {

@@ -45,12 +45,17 @@ BlockKey model_digest(const BlockHasher& hasher, std::span<const std::byte> file
 
 BlockKey domain_digest(const BlockHasher& hasher, const CacheDomain& domain) {
   const attention::KvLayout& layout = domain.layout;
-  Fields fields;  // always the same ones in this order, each with its length
+  Fields fields;  // always in this order, each with its length
   fields.add(kArithmeticRevision);
   fields.add(domain.model_digest.bytes);
   fields.add(std::as_bytes(std::span(attention::to_string(layout.type))));
   for (std::int64_t number : {layout.num_layers, layout.num_kv_heads, layout.head_dim, layout.block_size})
     fields.add(static_cast<std::uint64_t>(number));
+  fields.add(domain.grouping.places.size());
+  for (const model::LayerGrouping::Place& place : domain.grouping.places) {
+    fields.add(static_cast<std::uint64_t>(place.group));
+    fields.add(static_cast<std::uint64_t>(place.index));
+  }
   fields.add(std::uint64_t{domain.reference_arithmetic});
   return hasher.hash(fields.message());
 }

@@ -5,8 +5,8 @@
 // The digest is SHA-256 over tagged, length-prefixed fields: the arithmetic revision; the digest of the whole model
 // file (weights, tokenizer, RoPE settings and architecture are all in it; two files of the same name are two models),
 // which also names its packed weights on disk (model/repack_cache.h); the KV type and layout (layers, KV heads, head
-// dimension, block size); and whether weights are computed in f32. Nothing that leaves the bits alone is part of it:
-// threads, CPU tier, batch limits, context, pool size.
+// dimension, block size); which layers share a block; and whether weights are computed in f32. Nothing that leaves the
+// bits alone is part of it: threads, CPU tier, batch limits, context, pool size.
 
 #include <cstddef>
 #include <span>
@@ -14,6 +14,7 @@
 #include "quire/attention/kv_store.h"
 #include "quire/base/thread_pool.h"
 #include "quire/kv/block_key.h"
+#include "quire/model/layer_grouping.h"
 
 namespace quire::engine {
 
@@ -23,6 +24,7 @@ inline constexpr std::uint32_t kArithmeticRevision = 1;
 struct CacheDomain {
   BlockKey model_digest;
   attention::KvLayout layout;
+  const model::LayerGrouping& grouping;
   bool reference_arithmetic = false;
 };
 

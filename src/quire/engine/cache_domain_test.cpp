@@ -47,8 +47,9 @@ TEST(CacheDomain, EveryFieldCounts) {
   const auto hasher = *Sha256Hasher::create();
   const std::string model = "weights", same = "weights", other = "weightz";
   const attention::KvLayout layout{.num_layers = 2, .num_kv_heads = 3, .head_dim = 64, .block_size = 16};
+  model::LayerGrouping grouping{{0}, 2, {{0, 0}, {0, 1}}};
   const auto digest = [&](const std::string& file, const attention::KvLayout& kv, bool reference) {
-    return domain_digest(*hasher, {hasher->hash(std::as_bytes(std::span(file))), kv, reference});
+    return domain_digest(*hasher, {hasher->hash(std::as_bytes(std::span(file))), kv, grouping, reference});
   };
   const BlockKey plain = digest(model, layout, false);
   EXPECT_EQ(plain, digest(same, layout, false));
@@ -63,6 +64,10 @@ TEST(CacheDomain, EveryFieldCounts) {
   attention::KvLayout f32 = layout;
   f32.type = attention::KvType::f32;
   EXPECT_NE(plain, digest(model, f32, false));
+  grouping.places = {{0, 1}, {0, 0}};
+  EXPECT_NE(plain, digest(model, layout, false));
+  grouping.places = {{0, 0}, {1, 0}};
+  EXPECT_NE(plain, digest(model, layout, false));
 }
 
 }  // namespace

@@ -481,8 +481,6 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
   }
   EngineInfo& info = state->loaded.info;
   QUIRE_TRY_VOID(open_tiers(options, *state));
-  state->executor = std::make_unique<ModelExecutor>(*state->loaded.model, state->loaded.memory(), *state->loaded.pool,
-                                                    info.cpu_tier, state->tiers.get());
   CoreOptions core_options{
       .block_size = static_cast<std::int32_t>(info.block_size),
       .num_blocks = static_cast<std::int32_t>(info.num_blocks),
@@ -500,7 +498,12 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
       .kv_ram_frames = static_cast<std::int32_t>(info.kv_ram_blocks),
       .kv_files = !info.kv_swap_dir.empty(),
       .preemption = options.preemption,
+      .layer_groups = state->loaded.layer_groups,
   };
+  Loaded& parts = state->loaded;
+  state->executor =
+      std::make_unique<ModelExecutor>(ExecutorParts{*parts.model, parts.memory(), *parts.pool, info.cpu_tier,
+                                                    parts.grouping, core_options.geometry(), state->tiers.get()});
   if (state->tiers && options.preemption == "auto") {
     core_options.copy_block_ns = state->tiers->measure_copy_ns();
     core_options.compute_token_ns = state->executor->measure_token_ns(core_options.token_budget);

@@ -32,18 +32,20 @@ namespace quire::engine {
 
 struct EngineOptions {
   std::string model_path;
-  int threads = 0;                         ///< 0: all cores this process may use
-  std::int64_t context = 0;                ///< tokens a request may have at most; 0: the model's own
-  std::uint64_t kv_memory_bytes = 0;       ///< 0: a share of the memory that the machine or the cgroup has free
-  std::string kv_type = "f16";             ///< f16, bf16, int8 or f32
-  std::int64_t block_size = 16;            ///< 8, 16, 32, 64 or 128 tokens
-  std::int64_t max_batch_tokens = 512;     ///< tokens computed in one step
-  std::int64_t max_batch_rows = 256;       ///< requests that run at once
-  std::int64_t max_waiting = 1024;         ///< requests in the queue; one more is refused
-  std::string cpu_tier;                    ///< empty: the best; else as QUIRE_CPU
-  bool prefix_cache = true;                ///< find and share prompt prefixes that were computed before
-  std::string repack_cache_dir;            ///< where packed weights are kept for the next start; empty: nowhere
-  std::string kv_manager = "paged";        ///< paged, or vattention: contiguous KV, mapped on demand (kv/kv_manager.h)
+  int threads = 0;                      ///< 0: all cores this process may use
+  std::int64_t context = 0;             ///< tokens a request may have at most; 0: the model's own
+  std::uint64_t kv_memory_bytes = 0;    ///< 0: a share of the memory that the machine or the cgroup has free
+  std::string kv_type = "f16";          ///< f16, bf16, int8 or f32
+  std::int64_t block_size = 16;         ///< 8, 16, 32, 64 or 128 tokens
+  std::string kv_layout;                ///< grouped: memory behind sliding windows is given back; uniform: it is not;
+                                        ///< empty: grouped; with vattention or RAM tier uniform
+  std::int64_t max_batch_tokens = 512;  ///< tokens computed in one step
+  std::int64_t max_batch_rows = 256;    ///< requests that run at once
+  std::int64_t max_waiting = 1024;      ///< requests in the queue; one more is refused
+  std::string cpu_tier;                 ///< empty: the best; else as QUIRE_CPU
+  bool prefix_cache = true;             ///< find and share prompt prefixes that were computed before
+  std::string repack_cache_dir;         ///< where packed weights are kept for the next start; empty: nowhere
+  std::string kv_manager = "paged";     ///< paged, or vattention: contiguous KV, mapped on demand (kv/kv_manager.h)
   std::int64_t kv_page_group = 256 << 10;  ///< vattention: bytes mapped at a time, 64 KiB to 2 MiB, a power of two
   std::int32_t kv_max_mappings = 64'000;   ///< vattention: of the process; Linux allows 65,530 unless told otherwise
   bool reference_arithmetic = false;       ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
@@ -72,7 +74,12 @@ struct EngineInfo {
   CpuTier cpu_tier = CpuTier::scalar;
   std::string cpu_tier_why;
   std::string kv_type;
-  std::int64_t block_size = 0, num_blocks = 0, kv_bytes_per_token = 0;
+  std::int64_t block_size = 0, num_blocks = 0;
+  std::string kv_layout;              ///< "uniform" also where all layers are alike
+  std::int64_t num_layer_groups = 0;  ///< a block holds the tokens of one of them
+  std::int64_t layers_per_group = 0;
+  std::int64_t kv_bytes_per_token = 0;  ///< in all groups; windows give a part of it back
+  std::int64_t blocks_per_request = 0;  ///< the most that a request of full context holds at once
   std::string kv_manager;
   std::int64_t page_group_bytes = 0;  ///< vattention, whose blocks these are; else 0
   std::int64_t kv_tokens = 0;         ///< longest request that the pool can hold

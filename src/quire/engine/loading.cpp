@@ -81,6 +81,18 @@ Result<void> check(const EngineOptions& options) {
   return {};
 }
 
+/// Grouped, where nothing else is said and nothing speaks against it.
+Result<model::KvArrangement> choose_arrangement(const EngineOptions& options) {
+  const bool is_vattention = options.kv_manager == "vattention";
+  const bool is_single = is_vattention || options.kv_ram_bytes > 0;
+  if (options.kv_layout.empty()) return is_single ? model::KvArrangement::uniform : model::KvArrangement::grouped;
+  QUIRE_TRY(const model::KvArrangement arrangement, model::parse_kv_arrangement(options.kv_layout));
+  if (is_single && arrangement == model::KvArrangement::grouped)
+    return fail("KV layout grouped cannot be combined with ",
+                is_vattention ? "the KV manager vattention" : "a RAM tier (--kv-ram-bytes)", "; wanted uniform");
+  return arrangement;
+}
+
 /// The type that most of the weights' bytes have: "Q4_1".
 std::string dominant_type(const model::GgufFile& file) {
   std::int64_t bytes[std::size(kAllDTypes)] = {};
@@ -102,16 +114,17 @@ std::string gib(std::uint64_t bytes) {
 
 /// What the pool is made of: blocks or page-groups.
 struct PoolUnit {
+  std::string_view name;
   std::int64_t block_bytes;
   std::int64_t most_blocks;
   std::function<std::int64_t(std::int64_t)> blocks_for;  ///< of so many tokens
   std::function<std::int64_t(std::int64_t)> tokens_in;   ///< of one request, in so many blocks
 };
 
-PoolUnit blocks_of(const attention::KvLayout& layout) {
-  const std::int64_t size = layout.block_size;
-  return {layout.block_bytes(), std::int64_t{1} << 30, [size](std::int64_t tokens) { return ceil_div(tokens, size); },
-          [size](std::int64_t blocks) { return blocks * size; }};
+PoolUnit blocks_of(const attention::KvLayout& layout, const GroupGeometry& geometry) {
+  return {"blocks", layout.block_bytes(), std::int64_t{1} << 30,
+          [geometry](std::int64_t tokens) { return geometry.blocks_for(tokens); },
+          [geometry](std::int64_t blocks) { return geometry.longest_sequence(blocks); }};
 }
 
 PoolUnit page_groups_of(const attention::KvLayout& layout, const EngineOptions& options) {
@@ -120,7 +133,7 @@ PoolUnit page_groups_of(const attention::KvLayout& layout, const EngineOptions& 
   limits.num_places = static_cast<std::int32_t>(num_places(options));
   limits.max_mappings = options.kv_max_mappings;
   const PageGroupGeometry geometry = limits.geometry;
-  return {options.kv_page_group, std::max<std::int64_t>(0, most_groups(limits)),
+  return {"page-groups", options.kv_page_group, std::max<std::int64_t>(0, most_groups(limits)),
           [geometry](std::int64_t tokens) { return geometry.groups_for(tokens); },
           [geometry](std::int64_t groups) { return geometry.tokens_in(groups); }};
 }
@@ -155,11 +168,12 @@ Result<void> plan_kv(const EngineOptions& options, const PoolUnit& unit, EngineI
   info.kv_bytes = static_cast<std::uint64_t>(info.num_blocks * block_bytes);
   info.kv_tokens = unit.tokens_in(info.num_blocks);
   if (info.kv_tokens == 0) {
-    return fail("KV memory of ", bytes, " bytes (", info.kv_memory_why, ") is less than ", unit.blocks_for(1),
-                " page-groups of ", block_bytes, " bytes, which the first token needs; give more with --kv-memory");
+    return fail("KV memory of ", bytes, " bytes (", info.kv_memory_why, ") is less than ", unit.blocks_for(1), " ",
+                unit.name, " of ", block_bytes, " bytes, which the first token needs; give more with --kv-memory");
   }
   // Without an explicit context, no more is promised to a request than the pool holds.
   if (options.context == 0) info.context = std::min(info.context, info.kv_tokens);
+  info.blocks_per_request = unit.blocks_for(info.context);
   return {};
 }
 
@@ -259,15 +273,21 @@ Result<Loaded> load(const EngineOptions& options) {
   info.repack = loaded.model->repack();
 
   const bool is_vattention = options.kv_manager == "vattention";
+  QUIRE_TRY(const model::KvArrangement arrangement, choose_arrangement(options));
+  loaded.grouping = model::group_layers(config, arrangement);
+  for (std::int64_t window : loaded.grouping.windows)
+    loaded.layer_groups.push_back({static_cast<std::int32_t>(window)});
   const attention::KvLayout layout{
-      .num_layers = config.num_layers,
+      .num_layers = loaded.grouping.layers_per_group,
       .num_kv_heads = config.num_kv_heads,
       .head_dim = config.head_dim,
       .block_size = is_vattention ? attention::kTileTokens : options.block_size,
       .type = options.reference_arithmetic ? attention::KvType::f32 : kv_type,
   };
-  info.kv_bytes_per_token = layout.block_bytes() / layout.block_size;
-  QUIRE_TRY_VOID(plan_kv(options, is_vattention ? page_groups_of(layout, options) : blocks_of(layout), info));
+  const GroupGeometry geometry(static_cast<std::int32_t>(layout.block_size), loaded.layer_groups,
+                               static_cast<std::int32_t>(options.max_batch_tokens));
+  info.kv_bytes_per_token = layout.block_bytes() * loaded.grouping.num_groups() / layout.block_size;
+  QUIRE_TRY_VOID(plan_kv(options, is_vattention ? page_groups_of(layout, options) : blocks_of(layout, geometry), info));
   QUIRE_TRY_VOID(plan_ram(options, layout.block_bytes(), info));
   if (is_vattention) {
     QUIRE_TRY_VOID(make_virtual_store(layout, options, loaded));
@@ -276,7 +296,8 @@ Result<Loaded> load(const EngineOptions& options) {
     touch(*loaded.pool, *loaded.store);
   }
   if (options.prefix_cache) {
-    loaded.cache_domain = domain_digest(*loaded.hasher, {*file_digest, layout, options.reference_arithmetic});
+    loaded.cache_domain =
+        domain_digest(*loaded.hasher, {*file_digest, layout, loaded.grouping, options.reference_arithmetic});
   }
   info.prefix_cache = options.prefix_cache;
 
@@ -294,6 +315,10 @@ Result<Loaded> load(const EngineOptions& options) {
   info.kv_type = attention::to_string(layout.type);
   info.kv_manager = options.kv_manager;
   info.block_size = layout.block_size;
+  info.num_layer_groups = loaded.grouping.num_groups();
+  info.layers_per_group = loaded.grouping.layers_per_group;
+  info.kv_layout =
+      model::to_string(info.num_layer_groups > 1 ? model::KvArrangement::grouped : model::KvArrangement::uniform);
   info.weight_bytes = loaded.model->weight_bytes();
   info.scratch_bytes = loaded.model->scratch_bytes();
   info.max_batch_tokens = options.max_batch_tokens;

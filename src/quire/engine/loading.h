@@ -9,6 +9,7 @@
 #include "quire/base/thread_pool.h"
 #include "quire/engine/engine.h"
 #include "quire/engine/sha256_hasher.h"
+#include "quire/kv/layer_groups.h"
 #include "quire/model/model.h"
 #include "quire/text/chat_template.h"
 #include "quire/text/tokenizer.h"
@@ -23,6 +24,8 @@ struct Loaded {
   std::unique_ptr<model::Model> model;
   std::unique_ptr<attention::KvStore> store;                 ///< null with vattention
   std::unique_ptr<attention::VirtualKvStore> virtual_store;  ///< null without
+  model::LayerGrouping grouping;                             ///< which layers share a block of the store
+  std::vector<LayerGroup> layer_groups;                      ///< the same, as the deciding half sees it
 
   std::unique_ptr<Sha256Hasher> hasher;  ///< null without a prefix cache
   BlockKey cache_domain;

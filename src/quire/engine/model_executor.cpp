@@ -21,16 +21,16 @@ std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, s
 
 }  // namespace
 
-ModelExecutor::ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier,
-                             TierStore* tiers)
-    : model_(model),
-      memory_(memory),
-      tiers_(tiers),
-      pool_(pool),
-      ops_(ops::vector_ops(tier)),
-      tables_(memory.paged() ? static_cast<std::int32_t>(memory.paged()->layout().block_size) : 1) {
-  if (memory.contiguous()) places_.emplace(*memory.contiguous());
-  scratch_.resize(static_cast<std::size_t>(pool.num_threads()));
+ModelExecutor::ModelExecutor(const ExecutorParts& parts)
+    : model_(parts.model),
+      memory_(parts.memory),
+      tiers_(parts.tiers),
+      pool_(parts.pool),
+      ops_(ops::vector_ops(parts.tier)),
+      grouping_(parts.grouping),
+      tables_(parts.geometry) {
+  if (memory_.contiguous()) places_.emplace(*memory_.contiguous());
+  scratch_.resize(static_cast<std::size_t>(pool_.num_threads()));
 }
 
 void ModelExecutor::add(RequestId id, const GenerateRequest& request, std::vector<TokenId> end_tokens) {
@@ -49,6 +49,9 @@ void ModelExecutor::remove(RequestId id) { requests_.erase(id); }
 
 void ModelExecutor::lay_out(const BatchPlan& plan) {
   chunks_.clear();
+  for (std::size_t group = 0; group < tables_.geometry().num_groups(); ++group)
+    for (const PlanRow& row : plan.rows)
+      chunks_.push_back({tables_.table(row.sequence, group), row.begin, row.num_tokens, row.token_offset, row.place});
   logit_rows_.clear();
   logit_row_infos_.clear();
   row_requests_.clear();
@@ -56,7 +59,6 @@ void ModelExecutor::lay_out(const BatchPlan& plan) {
   outputs_.assign(plan.rows.size(), RowOutput{});
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const PlanRow& row = plan.rows[r];
-    chunks_.push_back({tables_.table(row.sequence), row.begin, row.num_tokens, row.token_offset, row.place});
     RequestState& request = requests_.at(row.request);
     row_requests_.push_back(&request);
     for (std::int32_t position = row.first_logits(); position < row.end(); ++position) {
@@ -82,6 +84,7 @@ StepResult ModelExecutor::execute(const BatchPlan& plan) {
   } else {
     compute_without(plan, is_refused);
   }
+  if (!places_) tables_.forget_passed(plan);
   const auto elapsed = std::chrono::steady_clock::now() - start;
   return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
 }
@@ -152,6 +155,7 @@ void ModelExecutor::compute(const BatchPlan& plan) {
       .chunks = chunks_,
       .logit_rows = logit_rows_,
       .on_logits = [this, &plan](Worker& worker, const model::LogitsSlice& slice) { consume(worker, plan, slice); },
+      .grouping = &grouping_,
   };
   const model::ForwardOutput output = model_.forward(pool_, memory_, input);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {

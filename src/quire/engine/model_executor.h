@@ -28,10 +28,20 @@ struct RowOutput {
   std::vector<ScoreRow> scores;  ///< rising positions
 };
 
+/// What an executor works with; all referred-to objects outlive it.
+struct ExecutorParts {
+  model::Model& model;
+  attention::KvMemory memory;
+  ThreadPool& pool;
+  CpuTier tier;
+  const model::LayerGrouping& grouping;
+  GroupGeometry geometry;  ///< of the same groups
+  TierStore* tiers;        ///< may be null; needs paged memory
+};
+
 class ModelExecutor final : public Executor {
  public:
-  /// All referred-to objects outlive the executor; `tiers` may be null, and needs paged memory.
-  ModelExecutor(model::Model& model, attention::KvMemory memory, ThreadPool& pool, CpuTier tier, TierStore* tiers);
+  explicit ModelExecutor(const ExecutorParts& parts);
 
   /// Before the request's first row. `end_tokens` are those that end it; none is sampled before min_tokens.
   void add(RequestId id, const GenerateRequest& request, std::vector<TokenId> end_tokens);
@@ -76,13 +86,14 @@ class ModelExecutor final : public Executor {
   TierStore* tiers_;
   ThreadPool& pool_;
   const ops::VectorOps& ops_;
+  const model::LayerGrouping& grouping_;
   TableMirror tables_;                 ///< of paged memory
   std::optional<PlaceMirror> places_;  ///< of contiguous memory
   std::unordered_map<RequestId, RequestState> requests_;
   std::vector<sampling::SamplerScratch> scratch_;  ///< one for each worker
 
   // The step's arrays; kept for their memory.
-  std::vector<attention::SequenceChunk> chunks_;
+  std::vector<attention::SequenceChunk> chunks_;  ///< [num_groups, num_rows]
   std::vector<std::int64_t> logit_rows_;
   std::vector<LogitRow> logit_row_infos_;
   std::vector<RequestState*> row_requests_;

@@ -1,6 +1,6 @@
 #pragma once
-// BlockTable: which block holds which positions of one sequence. Position p lives in slot p % block_size of
-// blocks[p / block_size]. Plain data; PagedKvManager keeps it consistent with the pool.
+// BlockTable: which block holds which positions of one sequence in one layer group. Position p lies in slot
+// p % block_size of blocks[p / block_size]. Plain data; PagedKvManager keeps it consistent with the pool.
 
 #include <cstdint>
 #include <vector>
@@ -10,8 +10,8 @@
 namespace quire {
 
 struct BlockTable {
-  std::vector<BlockId> blocks;  ///< [ceil(num_tokens / block_size)]
-  std::int64_t num_tokens = 0;  ///< reserved positions: [0, num_tokens)
+  std::vector<BlockId> blocks;  ///< [ceil(reserved tokens / block_size)]
+  std::int64_t first_held = 0;  ///< entries before this one lie behind the group's window: null
 };
 
 }  // namespace quire

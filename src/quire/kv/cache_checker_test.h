@@ -1,8 +1,10 @@
 #pragma once
 // Test support for the prefix cache. Drives a PagedKvManager with a cache as the scheduler does, on sequences with
-// given tokens; plays the executor: mirrors tables, copies blocks and writes into every slot a digest of the salt and
-// of all tokens up to its position. After each step every sequence must read exactly the digests of its own tokens.
+// given tokens; plays the executor: mirrors tables, copies blocks and writes into every slot a digest of the salt, of
+// all tokens up to its position and of the layer group. After each step every sequence must read exactly the digests of
+// its own tokens, wherever its windows have not passed.
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,11 +18,13 @@ namespace quire {
 
 class CacheChecker {
  public:
-  CacheChecker(std::int32_t num_blocks, std::int32_t block_size, const BlockHasher* hasher = nullptr)
-      : manager_(num_blocks, block_size, CacheIdentity{hasher, {}}),
+  CacheChecker(std::int32_t num_blocks, const GroupGeometry& geometry, const BlockHasher* hasher = nullptr)
+      : manager_(num_blocks, geometry, CacheIdentity{hasher, {}}),
         slots_(static_cast<std::size_t>(num_blocks) + 1,
-               std::vector<std::uint64_t>(static_cast<std::size_t>(block_size))),
-        block_size_(block_size) {}
+               std::vector<std::uint64_t>(static_cast<std::size_t>(geometry.block_size()))),
+        block_size_(geometry.block_size()) {}
+  CacheChecker(std::int32_t num_blocks, std::int32_t block_size, const BlockHasher* hasher = nullptr)
+      : CacheChecker(num_blocks, GroupGeometry::uniform(block_size), hasher) {}
 
   struct Start {
     SequenceId sequence;
@@ -64,9 +68,14 @@ class CacheChecker {
     commit_plan();
   }
 
-  void fork(SequenceId parent, SequenceId child, std::vector<TokenId> tail) {
-    manager_.fork(parent, child, manager_.reserved_tokens(parent));
+  /// The child has all that the parent has, but the last `num_less` tokens.
+  void fork(SequenceId parent, SequenceId child, std::vector<TokenId> tail, std::int64_t num_less = 0) {
+    const std::int64_t num_tokens = std::max<std::int64_t>(0, manager_.reserved_tokens(parent) - num_less);
+    manager_.fork(parent, child, num_tokens);
     Sequence sequence = sequences_.at(parent);
+    sequence.written = num_tokens;
+    for (std::vector<BlockId>& table : sequence.tables)
+      table.resize(static_cast<std::size_t>(geometry().num_entries(num_tokens)));
     sequence.tokens.resize(static_cast<std::size_t>(sequence.written));
     sequence.tokens.insert(sequence.tokens.end(), tail.begin(), tail.end());
     sequence.chain.keys.resize(
@@ -88,13 +97,14 @@ class CacheChecker {
     return ids;
   }
   const PagedKvManager& manager() const { return manager_; }
+  const GroupGeometry& geometry() const { return manager_.geometry(); }
   const std::optional<std::string>& problem() const { return problem_; }
 
  private:
   struct Sequence {
     std::vector<TokenId> tokens;
     KeyChain chain;
-    std::vector<BlockId> table;
+    std::vector<std::vector<BlockId>> tables;
     std::int64_t written;
   };
 
@@ -102,6 +112,7 @@ class CacheChecker {
     if (!problem_) problem_ = std::move(text);
   }
 
+  /// Of all tokens up to each; in the first group as they are.
   std::vector<std::uint64_t> digests(const Sequence& sequence) const {
     std::vector<std::uint64_t> all;
     Digest digest;
@@ -113,17 +124,24 @@ class CacheChecker {
     return all;
   }
 
-  /// Every slot of the hit holds what the sequence would have computed; without evictions and collisions no full block
-  /// that was ever published is missed.
+  std::uint64_t slot_at(BlockId block, std::int64_t position) const {
+    return slots_.at(block.value)[static_cast<std::size_t>(position % block_size_)];
+  }
+
+  /// All that the first computed position sees is there, in every group, and is what the sequence would have computed;
+  /// without evictions and collisions no full block that was ever published is missed.
   void check_hit(const Start& asked, const PrefixHit& hit) {
     const Sequence sequence{asked.tokens, {asked.salt, {}, false, {}}, {}, 0};
     const std::vector<std::uint64_t> expected = digests(sequence);
     if (hit.num_tokens >= static_cast<std::int32_t>(asked.tokens.size())) note("a hit leaves nothing to compute");
-    for (std::int32_t p = 0; p < hit.num_tokens; ++p) {
-      const auto i = static_cast<std::size_t>(p / block_size_);
-      const BlockId block = i < hit.blocks.size() ? hit.blocks[i] : hit.copy_from;
-      if (slots_.at(block.value)[static_cast<std::size_t>(p % block_size_)] != expected[static_cast<std::size_t>(p)])
-        note(cat("a hit has foreign content at position ", p));
+    for (std::size_t group = 0; group < geometry().num_groups(); ++group) {
+      const std::int32_t window = geometry().groups()[group].window;
+      for (std::int32_t p = window == 0 ? 0 : std::max(0, hit.num_tokens - window + 1); p < hit.num_tokens; ++p) {
+        const auto i = static_cast<std::size_t>(p / block_size_), count = static_cast<std::size_t>(hit.num_blocks);
+        const BlockId block = i < count ? hit.blocks[group * count + i] : hit.copy_from.at(group);
+        if (block == kNullBlock || slot_at(block, p) != expected[static_cast<std::size_t>(p)] + group)
+          note(cat("a hit has foreign content at position ", p, " of group ", group));
+      }
     }
     const KvCacheCounters counters = manager_.cache_counters();
     if (counters.evicted_blocks > 0 || counters.collisions > 0) return;
@@ -131,7 +149,8 @@ class CacheChecker {
     while ((best + 1) * static_cast<std::size_t>(block_size_) < asked.tokens.size() &&
            published_.count(expected[(best + 1) * static_cast<std::size_t>(block_size_) - 1]) > 0)
       ++best;
-    if (hit.blocks.size() != best) note(cat("a hit has ", hit.blocks.size(), " full blocks, cached are ", best));
+    if (static_cast<std::size_t>(hit.num_blocks) != best)
+      note(cat("a hit has ", hit.num_blocks, " full blocks, cached are ", best));
   }
 
   void commit_plan() {
@@ -139,11 +158,17 @@ class CacheChecker {
     std::vector<KvReservation> reservations;
     manager_.commit_plan(changes, reservations);
     for (const TableEdit& edit : changes.table_edits)
-      sequences_.at(edit.sequence).table.at(static_cast<std::size_t>(edit.index)) = edit.block;
+      sequences_.at(edit.sequence)
+          .tables.at(static_cast<std::size_t>(edit.group))
+          .at(static_cast<std::size_t>(edit.index)) = edit.block;
     for (const KvReservation& row : reservations) {
-      const auto first = changes.new_blocks.begin() + row.new_blocks_offset;
-      std::vector<BlockId>& table = sequences_.at(row.sequence).table;
-      table.insert(table.end(), first, first + row.num_new_blocks);
+      auto first = changes.new_blocks.begin() + row.new_blocks_offset;
+      Sequence& sequence = sequences_.at(row.sequence);
+      sequence.tables.resize(geometry().num_groups());
+      for (std::vector<BlockId>& table : sequence.tables) {
+        table.insert(table.end(), first, first + row.num_new_blocks);
+        first += row.num_new_blocks;
+      }
     }
     for (const BlockCopy& copy : changes.copies) slots_.at(copy.to.value) = slots_.at(copy.from.value);
     for (const KvReservation& row : reservations) write(row.sequence);
@@ -156,17 +181,21 @@ class CacheChecker {
     Sequence& sequence = sequences_.at(id);
     const std::vector<std::uint64_t> values = digests(sequence);
     for (; sequence.written < manager_.reserved_tokens(id); ++sequence.written) {
-      const BlockId block = sequence.table.at(static_cast<std::size_t>(sequence.written / block_size_));
-      if (manager_.pool().ref_count(block) != 1 || manager_.pool().is_keyed(block))
-        note(cat("I3: sequence ", id, " writes into block ", block, ", which is shared or keyed"));
-      slots_.at(block.value)[static_cast<std::size_t>(sequence.written % block_size_)] =
-          values[static_cast<std::size_t>(sequence.written)];
+      for (std::size_t group = 0; group < sequence.tables.size(); ++group) {
+        const BlockId block = sequence.tables[group].at(static_cast<std::size_t>(sequence.written / block_size_));
+        if (manager_.pool().ref_count(block) != 1 || manager_.pool().is_keyed(block))
+          note(cat("I3: sequence ", id, " writes into block ", block, ", which is shared or keyed"));
+        slots_.at(block.value)[static_cast<std::size_t>(sequence.written % block_size_)] =
+            values[static_cast<std::size_t>(sequence.written)] + group;
+      }
     }
   }
 
   void publish(SequenceId id) {
     Sequence& sequence = sequences_.at(id);
     manager_.publish(id, sequence.chain, std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.written)));
+    for (std::size_t group = 0; group < sequence.tables.size(); ++group)
+      std::fill_n(sequence.tables[group].begin(), geometry().first_kept(group, sequence.written), kNullBlock);
     const std::vector<std::uint64_t> values = digests(sequence);
     for (auto p = static_cast<std::size_t>(block_size_); static_cast<std::int64_t>(p) <= sequence.written;
          p += static_cast<std::size_t>(block_size_))
@@ -178,12 +207,17 @@ class CacheChecker {
     std::map<BlockId, int> named;
     for (const auto& [id, sequence] : sequences_) {
       const std::vector<std::uint64_t> expected = digests(sequence);
-      for (BlockId block : sequence.table) ++named[block];
-      for (std::int64_t p = 0; p < sequence.written; ++p)
-        if (slots_.at(sequence.table.at(static_cast<std::size_t>(p / block_size_))
-                          .value)[static_cast<std::size_t>(p % block_size_)] != expected[static_cast<std::size_t>(p)])
-          note(cat("sequence ", id, " reads foreign content at position ", p));
+      for (std::size_t group = 0; group < sequence.tables.size(); ++group) {
+        const std::vector<BlockId>& table = sequence.tables[group];
+        if (table != manager_.find_table(id, group)->blocks) note(cat("the table of sequence ", id, " is another"));
+        for (BlockId block : table) ++named[block];
+        for (std::int64_t p = geometry().first_needed(group, sequence.written) * block_size_; p < sequence.written; ++p)
+          if (slot_at(table.at(static_cast<std::size_t>(p / block_size_)), p) !=
+              expected[static_cast<std::size_t>(p)] + group)
+            note(cat("sequence ", id, " reads foreign content at position ", p, " of group ", group));
+      }
     }
+    named.erase(kNullBlock);
     for (const auto& [block, count] : named)
       if (manager_.pool().ref_count(block) != count) note(cat("I2: block ", block, " has a wrong count"));
     if (manager_.capacity().used_blocks() != static_cast<std::int32_t>(named.size()))

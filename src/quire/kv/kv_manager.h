@@ -23,6 +23,11 @@
 // overwrites before it reads it, since it computes its positions in order and attends to none behind them. Blocks
 // without references keep their content while memory lasts; they count as free.
 //
+// Layer groups (kv/layer_groups.h). A model whose layers differ has several groups, and a sequence a table in each, all
+// with equally many entries. What a window has passed over is given back when publish() says that a position has been
+// computed; those entries become null without an edit, by the rule that executors know (GroupGeometry::first_kept). A
+// prefix hit needs, of each group, the blocks that its first computed position sees.
+//
 // Tiers, if the manager has any (kv/kv_tiers.h): content that the pool gives up goes to RAM, and to files behind that;
 // match() finds it in RAM, and plan_start() loads it. A preempted sequence may be kept: its content stays in RAM until
 // forget_kept(). What lies in files is asked for with plan_reads() and found in RAM once the transfer has ended.
@@ -48,19 +53,20 @@ struct BlockCopy {
   friend bool operator==(const BlockCopy&, const BlockCopy&) = default;
 };
 
-/// `child`, a new sequence, begins with the parent's table entries of its first num_tokens positions. Done outside of
-/// plans; the next plan tells the executor.
+/// `child`, a new sequence, begins with the parent's table entries of its first num_tokens positions, in each group.
+/// Done outside of plans; the next plan tells the executor.
 struct SequenceFork {
   SequenceId parent, child;
   std::int32_t num_tokens;
   friend bool operator==(const SequenceFork&, const SequenceFork&) = default;
 };
 
-/// Entry `index` of the sequence's block table becomes `block`.
+/// Entry `index` of the sequence's block table in `group` becomes `block`.
 struct TableEdit {
   SequenceId sequence;
   std::int32_t index;
   BlockId block;
+  std::int32_t group = 0;
   friend bool operator==(const TableEdit&, const TableEdit&) = default;
 };
 
@@ -74,23 +80,26 @@ struct GroupMap {
 
 /// The cached prefix of some tokens. Valid until the next commit_plan, fork, release or publish.
 struct PrefixHit {
-  std::vector<BlockId> blocks;       ///< to be shared; null: to be loaded from `frames`
-  std::vector<FrameId> frames;       ///< as many as blocks, or none
-  FrameId tail_frame;                ///< loaded into a private block, of which the first slots count; 0: none
-  bool tail_is_kept = false;         ///< the frame is the kept tail of a preempted sequence, not a keyed one
-  BlockId copy_from = kNullBlock;    ///< a block whose first slots are copied; null: none
-  std::int32_t num_tokens = 0;       ///< covered, the copied slots included
-  std::int32_t num_idle_blocks = 0;  ///< of `blocks`: those that the hit takes from the free count, loaded ones too
-  bool is_source_idle = false;       ///< copy_from too takes one from it, until the plan is committed
-  std::int32_t place = -1;           ///< vAttention: where all of it was found
+  std::int32_t num_tokens = 0;        ///< covered, the copied slots included
+  std::int32_t num_blocks = 0;        ///< full blocks, a group
+  std::vector<BlockId> blocks;        ///< [num_groups, num_blocks]: to be shared; null: behind the group's window, or
+                                      ///< to be loaded from `frames`
+  std::vector<FrameId> frames;        ///< as many as blocks, or none
+  FrameId tail_frame;                 ///< loaded into a private block, of which the first slots count; 0: none
+  bool tail_is_kept = false;          ///< the frame is the kept tail of a preempted sequence, not a keyed one
+  std::vector<BlockId> copy_from;     ///< [num_groups]: blocks whose first slots are copied; empty: none
+  std::int32_t num_saved_blocks = 0;  ///< of KvManager::blocks_for: those that a sequence beginning with the hit takes
+                                      ///< from nobody: shared, and for as long as it lives
+  std::int32_t num_idle_sources = 0;  ///< of copy_from: those that are taken from the free blocks until the commit
+  std::int32_t place = -1;            ///< vAttention: where all of it was found
 
   bool is_tail_keyed() const { return tail_frame != kNoFrame && !tail_is_kept; }
 
   /// The same hit without the copy, which needs less memory.
   void drop_copy(std::int32_t block_size) {
-    copy_from = kNullBlock;
-    is_source_idle = false;
-    num_tokens = static_cast<std::int32_t>(blocks.size()) * block_size;
+    copy_from.clear();
+    num_idle_sources = 0;
+    num_tokens = num_blocks * block_size;
   }
 };
 
@@ -134,23 +143,24 @@ struct KvChanges {
   // vAttention, where a block is a page-group and a sequence has a place (kv/vattention_kv_manager.h).
   std::vector<GroupMap> group_maps;  ///< before the copies, in the order of the list
   std::vector<GroupMap> ahead_maps;  ///< for later steps: done by the beginning of the next plan
-  TierChanges tiers;                   ///< done before the copies
+  TierChanges tiers;                 ///< done before the copies
 };
 
-/// One plan_reserve, committed: new_blocks[offset, offset + count) are appended to the sequence's table.
+/// One plan_reserve, committed: new_blocks[offset + g * count, offset + (g + 1) * count) are appended to the sequence's
+/// table in group g.
 struct KvReservation {
   SequenceId sequence;
   std::int32_t new_blocks_offset;
-  std::int32_t num_new_blocks;
-  std::int32_t place = -1;  ///< vAttention: where the sequence lives, from its first reservation to its end
+  std::int32_t num_new_blocks;  ///< a group
+  std::int32_t place = -1;      ///< vAttention: where the sequence lives, from its first reservation to its end
 };
 
 struct KvCapacity {
-  std::int32_t block_size;  ///< tokens a block
+  std::int32_t block_size;  ///< tokens a block, of one layer group
   std::int32_t num_blocks;
   std::int32_t free_blocks;        ///< can be had at once, cached ones included
   std::int32_t cached_blocks = 0;  ///< of these: hold content that the next request may find
-  std::int64_t num_tokens() const { return std::int64_t{block_size} * num_blocks; }
+  std::int64_t num_tokens() const { return std::int64_t{block_size} * num_blocks; }  ///< slots, of one group each
   std::int32_t used_blocks() const { return num_blocks - free_blocks; }
 };
 
@@ -171,8 +181,12 @@ class KvManager {
   /// O(sequences).
   virtual KvUsage usage() const = 0;
 
-  /// Blocks that a sequence of num_tokens, sharing nothing, holds.
+  /// The most blocks that a sequence, sharing nothing, holds at once while it grows to num_tokens. Does not fall as
+  /// num_tokens grows.
   virtual std::int64_t blocks_for(std::int64_t num_tokens) const = 0;
+
+  /// Blocks that a sequence, sharing nothing, holds between steps once num_tokens have been computed.
+  virtual std::int64_t blocks_held(std::int64_t num_tokens) const { return blocks_for(num_tokens); }
 
   /// Sequences that hold memory.
   virtual std::int32_t num_sequences() const = 0;
@@ -201,7 +215,8 @@ class KvManager {
   virtual PrefixHit match(KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit) const = 0;
 
   /// The sequence's first positions, those of `tokens`, have been computed. Full blocks among them that have no key yet
-  /// get one, unless their content is cached already. Not while a plan is open.
+  /// get one, unless their content is cached already; what no later position sees is given back. Not while a plan is
+  /// open.
   virtual void publish(SequenceId sequence, KeyChain& chain, std::span<const TokenId> tokens) = 0;
 
   virtual KvCacheCounters cache_counters() const = 0;
@@ -228,8 +243,9 @@ class KvManager {
   virtual KvTierCounters tier_counters() const { return {}; }
 
   /// `child`, a new sequence, has the first num_tokens positions of `parent` (all of which have been computed) and
-  /// shares their memory; 0 <= num_tokens <= what the parent has reserved. Takes no memory: the first of them to write
-  /// into a shared, partly filled block gets a copy. Not while a plan is open.
+  /// shares their memory; 0 <= num_tokens <= what the parent has reserved. With windows, a window that the parent has
+  /// outgrown is gone: then num_tokens is at least one less than what the parent has computed. Takes no memory: the
+  /// first of them to write into a shared, partly filled block gets a copy. Not while a plan is open.
   virtual void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) = 0;
 
   /// The sequence ends and gives up its memory. Not while a plan is open.

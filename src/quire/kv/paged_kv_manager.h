@@ -1,22 +1,25 @@
 #pragma once
 // PagedKvManager: KV memory as a pool of fixed-size blocks and a block table for each sequence, as in PagedAttention
 // (Kwon et al., SOSP 2023, section 4): append, fork, copy-on-write, release. With a CacheIdentity, also a cache of
-// prefixes: see kv_manager.h. With TierOptions, tiers behind the pool: see kv_tiers.h.
+// prefixes: see kv_manager.h. With TierOptions, tiers behind the pool: see kv_tiers.h. A sequence has a table in each
+// layer group (kv/layer_groups.h); a block belongs to no group while it is free.
 //
 // Eviction: when no block is free, the one that has been idle for longest gives up its key. A released sequence's
-// blocks become idle from the last to the first, so that its end goes before the prefix that others may share.
+// blocks become idle from the last to the first, so that its end goes before the prefix that others may share; of one
+// position the first group's block is the last to go, since the others lose their keys with it. What a window has
+// passed over becomes idle at once, and so goes before what was released later.
 //
 // Cost: a reservation is O(blocks it adds), whatever the length of the table; fork and release are O(length of the
-// table); starting a plan is O(1).
+// table); starting a plan is O(1); what a window has passed over is given back in O(blocks given back).
 //
 // Invariants (validate), beside P1..P4 of the pool and X1..X3 of the index:
 //  K1  a block's reference count = the number of table entries that name it
-//  K2  a table has ceil(num_tokens / block_size) entries, all of them blocks in use, no block twice in a table
+//  K2  all tables of a sequence have ceil(num_tokens / block_size) entries. Those before first_held are null, and
+//      first_held lies where the group's window says; all others are blocks in use, no block twice in a sequence
 //  K3  nothing is written to a shared block: a reservation that starts inside a block with other holders replaces that
 //      block by a copy (checked while committing)
-//  K4  nothing is written to a keyed block: keyed blocks are full, and a sequence's reservations begin behind the
-//  blocks
-//      it shares (checked while committing)
+//  K4  nothing is written to a keyed block: a reservation that starts inside one, in a fork that has less than its
+//      parent had, takes its key or replaces it by a copy
 
 #include <unordered_map>
 
@@ -25,6 +28,7 @@
 #include "quire/kv/block_table.h"
 #include "quire/kv/kv_manager.h"
 #include "quire/kv/kv_tiers.h"
+#include "quire/kv/layer_groups.h"
 #include "quire/kv/prefix_index.h"
 
 namespace quire {
@@ -34,14 +38,18 @@ bool is_block_size(std::int64_t block_size);
 
 class PagedKvManager : public KvManager {
  public:
-  /// is_block_size(block_size); num_blocks >= 1. Both are checked where they enter (CoreOptions).
-  /// `cache`: whose prefixes are cached; nullopt: no cache, and no tiers.
+  /// is_block_size(geometry.block_size()); num_blocks >= 1. Both are checked where they enter (CoreOptions).
+  /// `cache`: whose prefixes are cached; nullopt: no cache, and no tiers. Tiers need one layer group.
+  PagedKvManager(std::int32_t num_blocks, const GroupGeometry& geometry,
+                 std::optional<CacheIdentity> cache = std::nullopt, const TierOptions& tiers = {});
+  /// One full group.
   PagedKvManager(std::int32_t num_blocks, std::int32_t block_size, std::optional<CacheIdentity> cache = std::nullopt,
                  const TierOptions& tiers = {});
 
   KvCapacity capacity() const override;
   KvUsage usage() const override;
-  std::int64_t blocks_for(std::int64_t num_tokens) const override;
+  std::int64_t blocks_for(std::int64_t num_tokens) const override { return geometry_.blocks_for(num_tokens); }
+  std::int64_t blocks_held(std::int64_t num_tokens) const override { return geometry_.blocks_held(num_tokens); }
   std::int32_t num_sequences() const override;
   std::int64_t reserved_tokens(SequenceId sequence) const override;
 
@@ -72,8 +80,9 @@ class PagedKvManager : public KvManager {
   void release(SequenceId sequence) override;
   std::optional<std::string> validate() const override;
 
-  /// The sequence's table; nullptr if it does not exist. Valid until the next change.
-  const BlockTable* find_table(SequenceId sequence) const;
+  /// The sequence's table in a group; nullptr if the sequence does not exist. Valid until the next change.
+  const BlockTable* find_table(SequenceId sequence, std::size_t group = 0) const;
+  const GroupGeometry& geometry() const { return geometry_; }
   const BlockPool& pool() const { return pool_; }
 
  private:
@@ -81,9 +90,11 @@ class PagedKvManager : public KvManager {
   struct Entry {
     SequenceId sequence;
     bool live = false;
-    std::uint64_t planned_in = 0;  ///< the plan (by number) that already has an operation on this sequence
-    BlockTable table;
-    std::int32_t num_published = 0;  ///< blocks of the table whose content has been published
+    std::uint64_t planned_in = 0;    ///< the plan (by number) that already has an operation on this sequence
+    std::vector<BlockTable> tables;  ///< [num_groups]
+    std::int64_t num_tokens = 0;     ///< reserved positions: [0, num_tokens)
+    std::int64_t num_computed = 0;   ///< of these, as far as windows have been moved
+    std::int32_t num_published = 0;  ///< blocks of a table whose content has been published
     PrefixEnd published_end;         ///< the prefix that they form
     bool publishes = true;           ///< false: a collision; what follows has no key either
   };
@@ -110,14 +121,24 @@ class PagedKvManager : public KvManager {
   void plan_pin(BlockId block);
   std::int32_t planned_ref_count(BlockId block) const;
   void plan_drop(BlockId block);
-  void commit_reserve(SequenceId sequence, std::int64_t num_tokens, KvChanges& changes);
-  void commit_start(SequenceId sequence, const PrefixHit& hit, KvChanges& changes);
-  void copy_shared_tail(Entry& entry, KvChanges& changes);
+  void pin_hits();
+  void unpin_hits();
+  KvReservation commit_reserve(const PlannedOperation& operation, KvChanges& changes);
+  void begin_with(Entry& entry, const PrefixHit& hit, KvChanges& changes);
+  void own_tail(Entry& entry, std::size_t group, KvChanges& changes);
+  std::size_t longest_common(std::span<const BlockId> firsts) const;
+  void add_blocks(std::span<const BlockId> firsts, PrefixHit& hit) const;
+  void add_copy(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit, PrefixEnd end,
+                PrefixHit& hit) const;
+  void publish_blocks(Entry& entry, KeyChain& chain, std::span<const TokenId> tokens);
   bool publish_next(Entry& entry, const KeyChain& chain, std::span<const TokenId> tokens);
+  void publish_companions(const Entry& entry, std::size_t index, BlockId first);
+  void move_windows(Entry& entry, std::int64_t num_computed);
   void forget_key(BlockId block);
   BlockId must_allocate(KvChanges& changes);
   void drop_reference(BlockId block);
-  std::optional<std::string> validate_table(const Entry& entry) const;
+  std::optional<std::string> validate_entry(const Entry& entry) const;
+  std::optional<std::string> validate_table(const Entry& entry, std::size_t group) const;
 
   // paged_kv_tiers.cpp; each needs tiers_.
   void match_tail(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit, PrefixEnd end,
@@ -135,12 +156,14 @@ class PagedKvManager : public KvManager {
   std::uint64_t number_behind(const PrefixHit& hit) const;
   bool is_planned_read(const BlockKey& key) const;
 
+  const GroupGeometry geometry_;
   const std::int32_t block_size_;
   BlockPool pool_;
   std::optional<PrefixIndex> index_;  ///< nullopt: no cache
   std::optional<KvTiers> tiers_;      ///< nullopt: none
   SharedTokens published_tokens_;     ///< of the publish() under way
   KvCacheCounters cache_counters_;
+  std::vector<BlockId> orphans_;  ///< kept for its memory
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> unused_entries_;
   std::unordered_map<SequenceId, std::uint32_t> entry_of_;  ///< looked up, never walked

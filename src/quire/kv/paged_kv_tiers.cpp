@@ -1,4 +1,4 @@
-// PagedKvManager and the tiers behind its pool: what moves between them, and when.
+// PagedKvManager and the tiers behind its pool: what moves between them, and when. There is one layer group.
 
 #include <algorithm>
 
@@ -78,7 +78,7 @@ void PagedKvManager::unpin_frames(const PrefixHit& hit) {
 void PagedKvManager::load_blocks(Entry& entry, const PrefixHit& hit, KvChanges& changes) {
   PrefixEnd end;
   for (std::size_t i = 0; i < hit.blocks.size(); ++i) {
-    BlockId& block = entry.table.blocks[i];
+    BlockId& block = entry.tables.front().blocks[i];
     if (block != kNullBlock) {
       end = index_->end_at(block);
       continue;
@@ -109,7 +109,9 @@ KeepEstimate PagedKvManager::estimate_keep(std::span<const SequenceId> sequences
   std::vector<BlockId> held;
   for (SequenceId sequence : sequences) {
     const Entry* entry = find(sequence);
-    if (entry) held.insert(held.end(), entry->table.blocks.begin(), entry->table.blocks.end());
+    if (!entry) continue;
+    const std::vector<BlockId>& blocks = entry->tables.front().blocks;
+    held.insert(held.end(), blocks.begin(), blocks.end());
   }
   std::sort(held.begin(), held.end());
   for (auto first = held.begin(); first != held.end();) {
@@ -133,8 +135,8 @@ void PagedKvManager::plan_keep(SequenceId sequence, KeyChain& chain) {
 void PagedKvManager::keep(const Entry& entry, KvChanges& changes) {
   if (std::ranges::count(tiers_->planned_keeps, entry.sequence) == 0) return;
   KvTiers::Kept kept;
-  const BlockTable& table = entry.table;
-  kept.num_full_blocks = static_cast<std::int32_t>(table.num_tokens / block_size_);
+  const BlockTable& table = entry.tables.front();
+  kept.num_full_blocks = static_cast<std::int32_t>(entry.num_tokens / block_size_);
   for (std::size_t i = 0; i < static_cast<std::size_t>(entry.num_published); ++i) {
     const BlockId block = table.blocks[i];
     if (!pool_.is_keyed(block) || pool_.ref_count(block) > 1) continue;
@@ -144,7 +146,7 @@ void PagedKvManager::keep(const Entry& entry, KvChanges& changes) {
     tiers_->ram.pin(stored.frame);
     kept.pinned.push_back(stored.frame);
   }
-  kept.num_tail_tokens = static_cast<std::int32_t>(table.num_tokens % block_size_);
+  kept.num_tail_tokens = static_cast<std::int32_t>(entry.num_tokens % block_size_);
   const bool keeps_tail = kept.num_tail_tokens > 0 && entry.num_published == kept.num_full_blocks &&
                           pool_.ref_count(table.blocks.back()) == 1;
   if (keeps_tail) kept.tail = tiers_->ram.take();

@@ -1,15 +1,20 @@
 #include "quire/kv/prefix_index.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
 
 namespace quire {
 
-PrefixIndex::PrefixIndex(std::int32_t num_blocks, std::int32_t block_size, const CacheIdentity& identity)
+PrefixIndex::PrefixIndex(std::int32_t num_blocks, std::int32_t block_size, const CacheIdentity& identity,
+                         std::size_t num_groups)
     : block_size_(block_size),
       identity_(identity),
+      num_groups_(num_groups),
+      companions_((static_cast<std::size_t>(num_blocks) + 1) * (num_groups - 1), kNullBlock),
+      place_of_(num_groups > 1 ? static_cast<std::size_t>(num_blocks) + 1 : 0),
       entries_(static_cast<std::size_t>(num_blocks) + 1),
       tokens_((static_cast<std::size_t>(num_blocks) + 1) * static_cast<std::size_t>(block_size)) {}
 
@@ -50,11 +55,17 @@ PrefixIndex::Partial PrefixIndex::find_partial(const BlockKey& parent_key, Prefi
   if (found == children_.end()) return best;
   for (std::size_t i = 0; i < found->second.count; ++i) {
     const BlockId block = found->second.blocks[i];
-    if (!continues(block, parent, salt)) continue;
+    if (!continues(block, parent, salt) || !has_all_companions(block)) continue;
     const auto agreeing = std::ranges::mismatch(tokens_of(block), tokens).in2 - tokens.begin();
     if (agreeing > best.num_tokens) best = {block, static_cast<std::int32_t>(agreeing)};
   }
   return best;
+}
+
+bool PrefixIndex::has_all_companions(BlockId first) const {
+  for (std::size_t group = 1; group < num_groups_; ++group)
+    if (companion(first, group) == kNullBlock) return false;
+  return true;
 }
 
 // -- changes --
@@ -82,7 +93,26 @@ NumberedContent PrefixIndex::content_of(BlockId block) const {
   return {entry.key, entry.parent_key, entry.number, entry.parent.number, entry.salt, {tokens.begin(), tokens.end()}};
 }
 
-void PrefixIndex::forget(BlockId block) {
+void PrefixIndex::add_companion(BlockId first, std::size_t group, BlockId block) {
+  BlockId& place = companions_[companion_place(first, group)];
+  QUIRE_CHECK(place == kNullBlock && place_of_[block.value].first == kNullBlock && entries_[first.value].number != 0,
+              "block ", block, " as companion of ", first, " in group ", group);
+  place = block;
+  place_of_[block.value] = {first, group};
+}
+
+void PrefixIndex::forget(BlockId block, std::vector<BlockId>& orphans) {
+  if (num_groups_ > 1 && place_of_[block.value].first != kNullBlock) {
+    const Place place = std::exchange(place_of_[block.value], Place{});
+    companions_[companion_place(place.first, place.group)] = kNullBlock;
+    return;
+  }
+  for (std::size_t group = 1; group < num_groups_; ++group) {
+    const BlockId orphan = std::exchange(companions_[companion_place(block, group)], kNullBlock);
+    if (orphan == kNullBlock) continue;
+    place_of_[orphan.value] = Place{};
+    orphans.push_back(orphan);
+  }
   Entry& entry = entries_[block.value];
   QUIRE_CHECK(entry.number != 0, "block ", block, " has no key");
   block_of_.erase(entry.key);
@@ -117,16 +147,17 @@ std::optional<std::string> PrefixIndex::validate_entry(BlockId block) const {
   return std::nullopt;
 }
 
-std::optional<std::string> PrefixIndex::validate(const BlockPool& pool) const {
-  std::size_t num_keyed = 0;
-  for (std::uint32_t id = 1; id < entries_.size(); ++id) {
-    const bool is_keyed = entries_[id].number != 0;
-    if (is_keyed != pool.is_keyed(BlockId{id})) return cat("X1: index and pool differ on the key of block ", id);
-    if (!is_keyed) continue;
-    ++num_keyed;
-    if (auto violation = validate_entry(BlockId{id})) return violation;
-  }
-  if (num_keyed != block_of_.size()) return cat("X1: ", num_keyed, " keyed blocks, ", block_of_.size(), " keys");
+std::optional<std::string> PrefixIndex::validate_companion(BlockId block) const {
+  const Place& place = place_of_[block.value];
+  if (place.first == kNullBlock) return std::nullopt;
+  if (entries_[block.value].number != 0) return cat("X1: block ", block, " is in the map and a companion");
+  if (place.group < 1 || place.group >= num_groups_ || entries_[place.first.value].number == 0 ||
+      companion(place.first, place.group) != block)
+    return cat("X4: block ", block, " is not the companion of block ", place.first, " in group ", place.group);
+  return std::nullopt;
+}
+
+std::optional<std::string> PrefixIndex::validate_candidates() const {
   for (const auto& [parent_key, children] : children_) {  // a walk whose order nothing depends on
     if (children.count == 0) return "X3: a list of candidates is empty";
     for (std::size_t i = 0; i < children.count; ++i) {
@@ -139,6 +170,27 @@ std::optional<std::string> PrefixIndex::validate(const BlockPool& pool) const {
     }
   }
   return std::nullopt;
+}
+
+std::optional<std::string> PrefixIndex::validate(const BlockPool& pool) const {
+  std::size_t num_in_map = 0, num_companions = 0;
+  for (std::uint32_t id = 1; id < entries_.size(); ++id) {
+    const BlockId block{id};
+    const bool is_companion = num_groups_ > 1 && place_of_[id].first != kNullBlock;
+    if ((entries_[id].number != 0 || is_companion) != pool.is_keyed(block))
+      return cat("X1: index and pool differ on the key of block ", id);
+    if (num_groups_ > 1) {
+      if (auto violation = validate_companion(block)) return violation;
+      num_companions += is_companion ? 1 : 0;
+    }
+    if (entries_[id].number == 0) continue;
+    ++num_in_map;
+    if (auto violation = validate_entry(block)) return violation;
+  }
+  if (num_in_map != block_of_.size()) return cat("X1: ", num_in_map, " blocks with keys, ", block_of_.size(), " keys");
+  const auto num_named = companions_.size() - static_cast<std::size_t>(std::ranges::count(companions_, kNullBlock));
+  if (num_named != num_companions) return cat("X4: ", num_named, " companions named, there are ", num_companions);
+  return validate_candidates();
 }
 
 }  // namespace quire

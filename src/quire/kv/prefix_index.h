@@ -7,12 +7,18 @@
 // block only if its tokens, its parent's number and (for a first block) its salt are those that are asked for. So an
 // accepted chain has exactly the asked tokens at the asked positions, and a colliding hash costs hits, never truth.
 //
-// find, publish and forget are O(1) lookups plus the comparison of one block's tokens.
+// With several layer groups that is said of the first group's blocks. Each of them has at most one companion in every
+// other group: the block that holds the same tokens of that group's layers. A companion is keyed as well, and is named
+// by its first block's key and its group; it needs no tokens of its own, and loses its key with its first block.
+//
+// find, publish and forget are O(1) lookups plus the comparison of one block's tokens; forget also takes O(groups).
 //
 // Invariants (validate):
-//  X1  the map names a block under a key if and only if the block is keyed with it; blocks and pool agree on who is
-//  keyed X2  the stored key is the key of the stored tokens, parent key and salt X3  the candidates of a parent are
-//  keyed blocks with that parent key, no block twice, no list empty
+//  X1  the map names a block under a key if and only if the block is keyed with it; a keyed block is either that or a
+//      companion; index and pool agree on who is keyed
+//  X2  the stored key is the key of the stored tokens, parent key and salt
+//  X3  the candidates of a parent are keyed blocks with that parent key, no block twice, no list empty
+//  X4  a companion and its first block name each other, and the first block is in the map
 //
 // Thread-safety: none.
 
@@ -56,7 +62,8 @@ struct NumberedContent {
 
 class PrefixIndex {
  public:
-  PrefixIndex(std::int32_t num_blocks, std::int32_t block_size, const CacheIdentity& identity);
+  PrefixIndex(std::int32_t num_blocks, std::int32_t block_size, const CacheIdentity& identity,
+              std::size_t num_groups = 1);
 
   /// Fills in the keys of the full blocks of `tokens` that the chain lacks.
   void extend(KeyChain& chain, std::span<const TokenId> tokens) const;
@@ -68,8 +75,8 @@ class PrefixIndex {
     BlockId block = kNullBlock;
     std::int32_t num_tokens = 0;
   };
-  /// Of the last few blocks that continue `parent`: the one that agrees with the longest part of `tokens`, at least one
-  /// and at most block_size. The latest of equal ones.
+  /// Of the last few blocks that continue `parent` and have all their companions: the one that agrees with the longest
+  /// part of `tokens`, at least one and at most block_size. The latest of equal ones.
   Partial find_partial(const BlockKey& parent_key, PrefixEnd parent, std::string_view salt,
                        std::span<const TokenId> tokens) const;
 
@@ -97,10 +104,15 @@ class PrefixIndex {
   /// For content that is keyed elsewhere first.
   std::uint64_t new_number() { return next_number_++; }
 
-  /// The keyed block has no name any more.
-  void forget(BlockId block);
+  /// The companion of a keyed block of the first group in `group` >= 1; kNullBlock if there is none.
+  BlockId companion(BlockId first, std::size_t group) const { return companions_[companion_place(first, group)]; }
+  bool has_all_companions(BlockId first) const;
 
-  std::int32_t num_keyed() const { return static_cast<std::int32_t>(block_of_.size()); }
+  /// `block`, which has no name, becomes the companion in `group` of `first`, which has none there.
+  void add_companion(BlockId first, std::size_t group, BlockId block);
+
+  /// The keyed block has no name any more; nor have its companions, which are appended to `orphans`.
+  void forget(BlockId block, std::vector<BlockId>& orphans);
 
   /// The first violation of X1..X3, or nullopt. Recomputes all keys.
   std::optional<std::string> validate(const BlockPool& pool) const;
@@ -113,6 +125,11 @@ class PrefixIndex {
     BlockKey key, parent_key;
     std::string salt;
   };
+  /// What a companion goes with.
+  struct Place {
+    BlockId first = kNullBlock;  ///< kNullBlock: the block is no companion
+    std::size_t group = 0;
+  };
   struct Candidates {
     std::array<BlockId, kMaxCandidates> blocks;  ///< the latest first
     std::size_t count = 0;
@@ -123,12 +140,20 @@ class PrefixIndex {
   bool holds(BlockId block, const BlockContent& content) const;
   void add_candidate(const BlockKey& parent_key, BlockId block);
   void remove_candidate(const BlockKey& parent_key, BlockId block);
+  std::size_t companion_place(BlockId first, std::size_t group) const {
+    return first.value * (num_groups_ - 1) + group - 1;
+  }
   std::optional<std::string> validate_entry(BlockId block) const;
+  std::optional<std::string> validate_companion(BlockId block) const;
+  std::optional<std::string> validate_candidates() const;
 
   BlockKey hash(std::string_view salt, const BlockKey* parent, std::span<const TokenId> tokens) const;
 
   const std::int32_t block_size_;
   const CacheIdentity identity_;
+  const std::size_t num_groups_;
+  std::vector<BlockId> companions_;                                  ///< [num_blocks + 1, num_groups - 1]
+  std::vector<Place> place_of_;                                      ///< [num_blocks + 1]; empty with one group
   std::vector<Entry> entries_;                                       ///< [num_blocks + 1]
   std::vector<TokenId> tokens_;                                      ///< [num_blocks + 1][block_size]
   std::unordered_map<BlockKey, BlockId, BlockKeyHash> block_of_;     ///< looked up, never walked

@@ -77,8 +77,7 @@ bool VAttentionChecker::plan_in_manager(const Operation& operation, const std::v
   KeyChain chain;
   const PrefixHit hit = manager_.match(chain, tokens, total - 1);
   if (hit.num_tokens == 0) return manager_.plan_reserve(operation.sequence, total);
-  const std::int64_t needed =
-      manager_.blocks_for(total) - static_cast<std::int64_t>(hit.blocks.size()) + hit.num_idle_blocks;
+  const std::int64_t needed = manager_.blocks_for(total) - hit.num_saved_blocks;
   if (needed > manager_.plan_free_blocks()) return false;
   begin = hit.num_tokens;
   const bool fits = manager_.plan_start(operation.sequence, hit, total);

@@ -175,10 +175,10 @@ bool VAttentionKvManager::plan_start(SequenceId sequence, const PrefixHit& hit, 
     num_taken += is_planned_held(hit.blocks[i]) ? 0 : 1;
     num_runs += i == 0 || hit.blocks[i].value != hit.blocks[i - 1].value + 1 ? 1 : 0;
   }
-  if (hit.copy_from != kNullBlock && !is_planned_held(hit.copy_from)) ++num_taken;
+  if (!hit.copy_from.empty() && !is_planned_held(hit.copy_from[0])) ++num_taken;
   if (num_taken > plan_available_ || num_runs > max_runs_ - plan_runs_) return false;
   for (BlockId group : hit.blocks) plan_holders(group, 1);
-  if (hit.copy_from != kNullBlock) plan_pin(hit.copy_from);
+  if (!hit.copy_from.empty()) plan_pin(hit.copy_from[0]);
   plan_available_ -= num_new;
   plan_runs_ += num_runs;
   note_operation(-1, sequence, num_tokens);
@@ -193,7 +193,7 @@ void VAttentionKvManager::commit_plan(KvChanges& changes, std::vector<KvReservat
   // What was found stays until it is mapped or copied, whatever is reclaimed on the way.
   for (const PrefixHit& hit : planned_hits_) {
     for (BlockId group : hit.blocks) table_.add_holder(group_of(group), 1);
-    if (hit.copy_from != kNullBlock) table_.add_pin(group_of(hit.copy_from), 1);
+    if (!hit.copy_from.empty()) table_.add_pin(group_of(hit.copy_from[0]), 1);
   }
   for (const PlannedOperation& operation : operations_) {
     if (operation.num_tokens == kRelease) {
@@ -209,7 +209,7 @@ void VAttentionKvManager::commit_plan(KvChanges& changes, std::vector<KvReservat
     reservations.push_back({operation.sequence, 0, 0, place});
   }
   for (const PrefixHit& hit : planned_hits_)
-    if (hit.copy_from != kNullBlock) table_.add_pin(group_of(hit.copy_from), -1);
+    if (!hit.copy_from.empty()) table_.add_pin(group_of(hit.copy_from[0]), -1);
   changes.group_maps = std::exchange(fork_maps_, {});
   const std::vector<GroupMap> maps = table_.take_maps();
   changes.group_maps.insert(changes.group_maps.end(), maps.begin(), maps.end());
@@ -244,10 +244,10 @@ std::int32_t VAttentionKvManager::commit_new(const PlannedOperation& operation, 
     table_.hold(place, i + 1, i + 1);
     table_.add_holder(table_.groups(place)[static_cast<std::size_t>(i)], -1);
   }
-  fill(place, operation.num_tokens, continues ? hit->copy_from : kNullBlock);
-  if (hit->copy_from != kNullBlock) {
+  fill(place, operation.num_tokens, continues && !hit->copy_from.empty() ? hit->copy_from[0] : kNullBlock);
+  if (!hit->copy_from.empty()) {
     const BlockId own = block_of(table_.groups(place)[static_cast<std::size_t>(num_aliased)]);
-    if (own != hit->copy_from) changes.copies.push_back({hit->copy_from, own});
+    if (own != hit->copy_from[0]) changes.copies.push_back({hit->copy_from[0], own});
   }
   return place;
 }
@@ -404,10 +404,10 @@ std::int32_t VAttentionKvManager::best_fit(std::int32_t num_groups, bool with_co
 bool VAttentionKvManager::can_continue_in(std::int32_t place, const PrefixHit& hit) const {
   if (table_.is_live(place) || keys_->num_tiles(place) * kKvTileTokens != hit.num_tokens) return false;
   const auto groups = table_.groups(place);
-  if (groups.size() < hit.blocks.size() + (hit.copy_from != kNullBlock ? 1 : 0)) return false;
+  if (groups.size() < hit.blocks.size() + (!hit.copy_from.empty() ? 1 : 0)) return false;
   for (std::size_t i = 0; i < hit.blocks.size(); ++i)
     if (block_of(groups[i]) != hit.blocks[i]) return false;
-  return hit.copy_from == kNullBlock || block_of(groups[hit.blocks.size()]) == hit.copy_from;
+  return hit.copy_from.empty() || block_of(groups[hit.blocks.size()]) == hit.copy_from[0];
 }
 
 std::int32_t VAttentionKvManager::choose_place(std::int32_t num_groups, const PrefixHit* hit) const {
@@ -514,10 +514,11 @@ PrefixHit VAttentionKvManager::match(KeyChain& chain, std::span<const TokenId> t
     hit.blocks.push_back(block_of(group));
   }
   // The free count is the smaller of groups and mappings: what the hit takes from either.
-  hit.num_idle_blocks = std::max(num_idle, num_runs);
+  hit.num_blocks = static_cast<std::int32_t>(hit.blocks.size());
+  hit.num_saved_blocks = hit.num_blocks - std::max(num_idle, num_runs);
   if (needs_copy()) {
-    hit.copy_from = block_of(source());
-    hit.num_idle_blocks += table_.state(source()).is_held() ? 0 : 1;
+    hit.copy_from = {block_of(source())};
+    hit.num_saved_blocks -= table_.state(source()).is_held() ? 0 : 1;
   }
   return hit;
 }

@@ -108,11 +108,12 @@ class Step {
   /// Norms (where the family has them) and rotates the heads of q and k; completes v.
   void rotate_heads(const LayerWeights& layer, const LayerConfig& layer_config) {
     const ops::RopeTable& table = pass_.rope[static_cast<std::size_t>(layer_config.rope)];
-    const std::int64_t num_chunks = static_cast<std::int64_t>(input_.chunks.size());
+    const auto chunks = input_.chunks_of(0);  // in all groups the same positions
+    const std::int64_t num_chunks = static_cast<std::int64_t>(chunks.size());
     for_rows(num_rows_, [&, chunk = std::int64_t{0}](std::int64_t row) mutable {
       // A worker's rows rise, so the search goes on from the last chunk.
-      while (chunk + 1 < num_chunks && input_.chunks[static_cast<std::size_t>(chunk + 1)].first_row <= row) ++chunk;
-      const auto& owner = input_.chunks[static_cast<std::size_t>(chunk)];
+      while (chunk + 1 < num_chunks && chunks[static_cast<std::size_t>(chunk + 1)].first_row <= row) ++chunk;
+      const auto& owner = chunks[static_cast<std::size_t>(chunk)];
       const std::int64_t position = owner.first_position + row - owner.first_row;
       rotate_row(scratch_.q.as<float>() + row * config_.num_heads * config_.head_dim, config_.num_heads, layer.q_norm,
                  table, position);
@@ -136,23 +137,26 @@ class Step {
   }
 
   void attend(std::int64_t layer, const LayerConfig& layer_config) {
+    const auto place =
+        input_.grouping ? input_.grouping->places[static_cast<std::size_t>(layer)] : LayerGrouping::Place{0, layer};
+    const auto chunks = input_.chunks_of(place.group);
     attention::KvWrite write;
-    write.chunks = input_.chunks;
+    write.chunks = chunks;
     write.k = scratch_.k.as<float>();
     write.v = scratch_.v.as<float>();
     write.k_stride = write.v_stride = config_.num_kv_heads * config_.head_dim;
     write.row_failed = scratch_.row_failed.data();
-    memory_.write(worker_, pass_.tier, layer, write);
+    memory_.write(worker_, pass_.tier, place.index, write);
 
     attention::AttentionCall call;
-    call.chunks = input_.chunks;
+    call.chunks = chunks;
     call.q = scratch_.q.as<float>();
     call.out = scratch_.attended.row(0);
     call.q_stride = call.out_stride = config_.num_heads * config_.head_dim;
     call.num_heads = config_.num_heads;
     call.scale = config_.attention_scale;
     call.window = layer_config.window;
-    memory_.attend(worker_, pass_.tier, layer, call, scratch_.attention);
+    memory_.attend(worker_, pass_.tier, place.index, call, scratch_.attention);
   }
 
   /// Once the last layer's attention is done only rows whose logits are wanted go on; they move to the front.

@@ -30,20 +30,27 @@ Result<void> check_options(const LoadOptions& options, const ModelConfig& config
   return {};
 }
 
+void check_chunks(std::span<const attention::SequenceChunk> chunks, std::int64_t num_rows, std::int64_t max_context) {
+  std::int64_t next_row = 0;
+  for (const auto& chunk : chunks) {
+    QUIRE_CHECK(chunk.first_row == next_row && chunk.num_tokens >= 1, "chunk at row ", chunk.first_row);
+    QUIRE_CHECK(chunk.first_position >= 0 && chunk.first_position + chunk.num_tokens <= max_context, "position ",
+                chunk.first_position, " + ", chunk.num_tokens);
+    next_row += chunk.num_tokens;
+  }
+  QUIRE_CHECK(next_row == num_rows, next_row, " rows in chunks, ", num_rows, " tokens");
+}
+
 void check_input(const Model& model, const LoadOptions& options, const ForwardInput& input) {
   const auto num_rows = static_cast<std::int64_t>(input.tokens.size());
   QUIRE_CHECK(num_rows >= 1 && num_rows <= options.max_batch_tokens, num_rows, " rows");
   for (TokenId token : input.tokens) {
     QUIRE_CHECK(token.value >= 0 && token.value < model.config().vocab_size, "token ", token);
   }
-  std::int64_t next_row = 0;
-  for (const auto& chunk : input.chunks) {
-    QUIRE_CHECK(chunk.first_row == next_row && chunk.num_tokens >= 1, "chunk at row ", chunk.first_row);
-    QUIRE_CHECK(chunk.first_position >= 0 && chunk.first_position + chunk.num_tokens <= options.max_context,
-                "position ", chunk.first_position, " + ", chunk.num_tokens);
-    next_row += chunk.num_tokens;
-  }
-  QUIRE_CHECK(next_row == num_rows, next_row, " rows in chunks, ", num_rows, " tokens");
+  const std::int64_t num_groups = input.grouping ? input.grouping->num_groups() : 1;
+  QUIRE_CHECK(static_cast<std::int64_t>(input.chunks.size()) % num_groups == 0, input.chunks.size(), " chunks");
+  for (std::int64_t group = 0; group < num_groups; ++group)
+    check_chunks(input.chunks_of(group), num_rows, options.max_context);
   std::int64_t previous = -1;
   for (std::int64_t row : input.logit_rows) {
     QUIRE_CHECK(row > previous && row < num_rows, "logit row ", row);

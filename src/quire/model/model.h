@@ -16,6 +16,7 @@
 #include "quire/base/thread_pool.h"
 #include "quire/model/config.h"
 #include "quire/model/gguf.h"
+#include "quire/model/layer_grouping.h"
 #include "quire/model/repack_cache.h"
 
 namespace quire::model {
@@ -38,14 +39,22 @@ struct LogitsSlice {
 
 /// What one step computes. Rows of all chunks lie one after another: chunk c has rows [first_row, first_row +
 /// num_tokens).
+/// With a grouping, `chunks` holds the same chunks once for each layer group, with that group's tables; without one all
+/// layers share them, and the store has the model's layers.
 struct ForwardInput {
-  std::span<const TokenId> tokens;  ///< [num_rows], each in [0, vocab_size)
-  std::span<const attention::SequenceChunk> chunks;
-  std::span<const std::int64_t> logit_rows;  ///< rising row indices whose logits are wanted; any number
+  std::span<const TokenId> tokens;                   ///< [num_rows], each in [0, vocab_size)
+  std::span<const attention::SequenceChunk> chunks;  ///< [num_groups, num_chunks]
+  std::span<const std::int64_t> logit_rows;          ///< rising row indices whose logits are wanted; any number
   /// Called by every worker of the step, once for each slice of at most max_logit_rows rows, when the slice's logits
   /// are complete: consumers share the rows out with worker.for_each and so sample inside the step. All calls must have
   /// ended (barrier) before the buffer is reused for the next slice.
   std::function<void(Worker&, const LogitsSlice&)> on_logits;
+  const LayerGrouping* grouping = nullptr;  ///< null: one group of all layers
+
+  std::span<const attention::SequenceChunk> chunks_of(std::int64_t group) const {
+    const std::size_t count = grouping ? chunks.size() / grouping->windows.size() : chunks.size();
+    return chunks.subspan(static_cast<std::size_t>(group) * count, count);
+  }
 };
 
 struct ForwardOutput {

@@ -43,7 +43,8 @@ std::uint64_t BatchPlan::digest() const {
   digest.add(table_edits.size());
   for (const TableEdit& edit : table_edits) {
     digest.add(edit.sequence.value);
-    digest.add(std::uint64_t{edit.block.value} << 32 | static_cast<std::uint32_t>(edit.index));
+    // A table has at most 2^21 entries, and there are at most 2^7 groups.
+    digest.add(std::uint64_t{edit.block.value} << 32 | static_cast<std::uint32_t>(edit.group << 24 | edit.index));
   }
   add_maps(digest, group_maps);
   add_maps(digest, ahead_maps);

@@ -6,11 +6,14 @@
 //   1. forks         begin these sequences' tables with entries of others
 //   2. dropped       forget these sequences' tables
 //   3. table_edits   replace single entries
-//   4. rows          append each row's new blocks to its sequence's table (a sequence not seen before starts empty)
+//   4. rows          append each row's new blocks to its sequence's tables (a sequence not seen before starts empty)
 //   5. tiers         take contents out to frames and files and bring them back (kv/tier_changes.h)
 //   6. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin
 //                    matter
 //   7. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
+//   8. windows       forget the entries behind each row's windows: those before GroupGeometry::first_kept(group, end)
+//
+// A sequence has a table in each layer group (kv/layer_groups.h), all with equally many entries.
 //
 // With the vAttention manager there are no tables: a row says in which place its sequence lives, new_blocks and
 // table_edits are empty, and group_maps are done in step 3, in the order of the list, once the ahead_maps of the plan
@@ -21,11 +24,13 @@
 //      sequence's is 0, or the number of positions whose K and V it finds in its first new blocks: shared ones, then at
 //      most one that a copy fills
 //  B2  rows' tokens lie one after another in `tokens`, rows' new blocks in `new_blocks`
-//  B3  after step 4 a row's table has ceil((begin + num_tokens) / block_size) entries; a place has the groups of
+//  B3  after step 4 a row's tables have ceil((begin + num_tokens) / block_size) entries each; a place has the groups of
 //      (begin + num_tokens) tokens (kv/page_groups.h) and no two sequences have one place
 //  B4  no two rows write the same slot; no row writes into a block that another sequence's table (or place) names, or
 //      whose content another sequence may still find
 //  B5  decodes come first, then prefill chunks
+//  B6  among new blocks only a new sequence's may be null: those of which no position from begin on sees anything. A
+//      block that step 8 forgot may be given out again from the next plan on
 
 #include <cstdint>
 #include <vector>
@@ -42,7 +47,7 @@ struct PlanRow {
   std::int32_t num_tokens = 0;         ///< >= 1
   std::int32_t token_offset = 0;       ///< into BatchPlan::tokens
   std::int32_t new_blocks_offset = 0;  ///< into BatchPlan::new_blocks
-  std::int32_t num_new_blocks = 0;
+  std::int32_t num_new_blocks = 0;     ///< a group; those of all groups lie one after another, the first group's first
   std::int32_t logits_begin = 0;  ///< logits are wanted for positions >= max(begin, logits_begin); none if >= end()
   bool samples = false;           ///< the last position's logits are sampled into the token at position end()
   bool is_prefill = false;        ///< computes a part of the prompt, or recomputes after a preemption

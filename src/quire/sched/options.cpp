@@ -14,6 +14,16 @@ Result<void> check_at_least_one(const char* name, std::int32_t value) {
   return {};
 }
 
+Result<void> check_groups(const std::vector<LayerGroup>& groups) {
+  if (groups.empty() || groups.size() > kMaxLayerGroups)
+    return fail("option layer_groups has ", groups.size(), " groups; 1 to ", kMaxLayerGroups, " are supported");
+  if (groups.front().window != 0)
+    return fail("option layer_groups has a window of ", groups.front().window, " in its first group; it must be full");
+  for (const LayerGroup& group : groups)
+    if (group.window < 0) return fail("option layer_groups has a window of ", group.window, "; it must be at least 0");
+  return {};
+}
+
 /// About 400 MB of bookkeeping; a bound for logs and flags, far above any pool.
 constexpr std::int32_t kMaxBlocks = 1 << 24;
 constexpr std::int32_t kMaxFrames = 1 << 22;
@@ -23,6 +33,9 @@ Result<void> check_tiers(const CoreOptions& options) {
     return fail("option kv_ram_frames is ", options.kv_ram_frames, "; it must be 0 to ", kMaxFrames);
   if (options.kv_ram_frames > 0 && !options.prefix_cache)
     return fail("option kv_ram_frames is ", options.kv_ram_frames, "; a RAM tier needs prefix_cache");
+  if (options.kv_ram_frames > 0 && options.layer_groups.size() > 1)
+    return fail("option kv_ram_frames is ", options.kv_ram_frames, " with ", options.layer_groups.size(),
+                " layer groups; a RAM tier needs a uniform layout, which is one group");
   if (options.kv_files && options.kv_ram_frames == 0) return fail("option kv_files is set; it needs kv_ram_frames");
   if (options.copy_block_ns < 0 || options.compute_token_ns < 0)
     return fail("options copy_block_ns and compute_token_ns are ", options.copy_block_ns, " and ",
@@ -50,6 +63,8 @@ Result<void> check_kv_manager(const CoreOptions& options) {
     return fail("option kv_manager is '", options.kv_manager, "'; it must be paged or vattention");
   if (options.block_size != kKvTileTokens)
     return fail("option block_size is ", options.block_size, "; with vattention it must be ", kKvTileTokens);
+  if (options.layer_groups.size() > 1)
+    return fail("option layer_groups has ", options.layer_groups.size(), " groups; vattention has one");
   if (options.kv_ram_frames > 0)
     return fail("option kv_ram_frames is ", options.kv_ram_frames, "; vattention has no tiers: it must be 0");
   QUIRE_TRY_VOID(check_bytes("tile_bytes", options.tile_bytes));
@@ -73,12 +88,13 @@ VAttentionOptions CoreOptions::vattention() const {
 }
 
 std::int64_t CoreOptions::pool_tokens() const {
-  return is_vattention() ? page_groups().tokens_in(num_blocks) : std::int64_t{block_size} * num_blocks;
+  return is_vattention() ? page_groups().tokens_in(num_blocks) : geometry().longest_sequence(num_blocks);
 }
 
 std::string CoreOptions::pool_text() const {
   if (is_vattention()) return cat(num_blocks, " page-groups of ", page_groups().growth_bytes(), " bytes");
-  return cat(num_blocks, " blocks of ", block_size);
+  const std::size_t num_groups = layer_groups.size();
+  return cat(num_blocks, " blocks of ", block_size, num_groups > 1 ? cat(" for ", num_groups, " layer groups") : "");
 }
 
 Result<void> check_options(const CoreOptions& options) {
@@ -93,6 +109,7 @@ Result<void> check_options(const CoreOptions& options) {
   if (options.watermark_blocks < -1)
     return fail("option watermark_blocks is ", options.watermark_blocks, "; it must be -1 (default) or at least 0");
   QUIRE_TRY_VOID(check_at_least_one("ageing_steps", options.ageing_steps));
+  QUIRE_TRY_VOID(check_groups(options.layer_groups));
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return fail("option ", policy.error().message);
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return fail("option ", policy.error().message);
   if (auto composition = parse_step_composition(options.step_composition); !composition)

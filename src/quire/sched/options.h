@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "quire/base/result.h"
+#include "quire/kv/layer_groups.h"
 #include "quire/kv/vattention_kv_manager.h"
 
 namespace quire {
@@ -40,6 +42,9 @@ struct CoreOptions {
   std::int64_t copy_block_ns = 0;     ///< rates for "auto", measured once: a block to RAM and back;
   std::int64_t compute_token_ns = 0;  ///< a token computed again. Either 0: unknown
 
+  std::vector<LayerGroup> layer_groups = {LayerGroup{}};  ///< kv/layer_groups.h; the first one is full
+
+  GroupGeometry geometry() const { return {block_size, layer_groups, token_budget}; }
   bool is_vattention() const { return kv_manager == "vattention"; }
   PageGroupGeometry page_groups() const { return {tile_bytes, page_group_bytes, num_kv_tensors}; }
   VAttentionOptions vattention() const;

@@ -80,6 +80,14 @@ TEST(CoreOptions, EachOptionOutOfRangeIsNamedWithItsValue) {
   EXPECT_EQ(
       message([](CoreOptions& o) { o.victim_policy = ""; }),
       "option victim_policy is ''; there are: latest-arrived, oldest, lowest-priority, most-blocks, least-progress");
+  EXPECT_EQ(message([](CoreOptions& o) { o.layer_groups.clear(); }),
+            "option layer_groups has 0 groups; 1 to 128 are supported");
+  EXPECT_EQ(message([](CoreOptions& o) { o.layer_groups = {{8}}; }),
+            "option layer_groups has a window of 8 in its first group; it must be full");
+  EXPECT_EQ(message([](CoreOptions& o) {
+              o.layer_groups = {{0}, {-1}};
+            }),
+            "option layer_groups has a window of -1; it must be at least 0");
   EXPECT_EQ(message([](CoreOptions& o) { o.ageing_steps = 0; }), "option ageing_steps is 0; at least 1 is needed");
 }
 
@@ -214,6 +222,7 @@ TEST(BatchPlan, TheDigestCoversEveryField) {
       [](BatchPlan& p) { p.table_edits[0].sequence.value = 2; },
       [](BatchPlan& p) { p.table_edits[0].index = 1; },
       [](BatchPlan& p) { p.table_edits[0].block.value = 3; },
+      [](BatchPlan& p) { p.table_edits[0].group = 1; },
       [](BatchPlan& p) { p.group_maps[0].place = 9; },
       [](BatchPlan& p) { p.group_maps[0].index = 9; },
       [](BatchPlan& p) { p.group_maps[0].count = 9; },

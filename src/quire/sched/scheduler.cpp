@@ -5,6 +5,7 @@
 
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
+#include "quire/base/checked.h"
 #include "quire/sched/prefill_share.h"
 
 namespace quire {
@@ -179,7 +180,7 @@ void Scheduler::look_up_prefixes() {
     Request& request = *found->second;
     if (request.state == RequestState::running) continue;
     const std::int32_t num_tokens = cached_tokens(request);
-    num_blocks += kv_.blocks_for(num_tokens);
+    num_blocks += ceil_div(num_tokens, options_.block_size);
     if (num_tokens == request.view.cached_tokens) continue;
     queue_.erase(&request);
     request.view.cached_tokens = num_tokens;
@@ -256,7 +257,7 @@ void Scheduler::collect_prefills() {
 std::int64_t Scheduler::promised_blocks() const {
   std::int64_t num_blocks = 0;
   for (const Request* request : draft_.prefills)
-    num_blocks += kv_.blocks_for(request->num_tokens()) - kv_.blocks_for(request->computed);
+    num_blocks += kv_.blocks_for(request->num_tokens()) - kv_.blocks_held(request->computed);
   return num_blocks;
 }
 
@@ -317,16 +318,15 @@ void Scheduler::admit_from_queue() {
       if (++num_passed_over > kMaxPassedOver) return;
       continue;
     }
-    const std::int64_t needed =
-        kv_.blocks_for(request->num_tokens()) - static_cast<std::int64_t>(hit.blocks.size()) + hit.num_idle_blocks;
+    const std::int64_t needed = kv_.blocks_for(request->num_tokens()) - hit.num_saved_blocks;
     const std::int64_t room = free_blocks - (num_running > 0 ? watermark_blocks_ : 0);
     if (needed > room) return;
-    if (hit.is_source_idle && needed == room) hit.drop_copy(options_.block_size);
+    if (needed + hit.num_idle_sources > room) hit.drop_copy(options_.block_size);
     if (request->is_exempt()) {
       exempt_room -= kv_.blocks_for(request->largest_need());
       if (exempt_room < 0) return;
     }
-    free_blocks -= needed + (hit.is_source_idle ? 1 : 0);
+    free_blocks -= needed + hit.num_idle_sources;
     ++num_running;
     draft_.prefills.push_back(request);
     draft_.hits.push_back(std::move(hit));
@@ -377,7 +377,7 @@ bool Scheduler::is_victim(const Request* request) const {
 }
 
 RunningView Scheduler::running_view(const Request& request) const {
-  return {request.view, kv_.blocks_for(request.computed), request.num_generated(), request.computed};
+  return {request.view, kv_.blocks_held(request.computed), request.num_generated(), request.computed};
 }
 
 Scheduler::Request* Scheduler::choose_victim() const {

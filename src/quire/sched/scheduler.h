@@ -27,7 +27,8 @@
 //
 // Why everybody ends. A request preempted kMaxPreemptions times is exempt: it comes first in the queue and is no victim
 // any more. It resumes only when the largest memory that it and the other exempt ones running may ever need fits the
-// pool, so exempt requests never run short of each other. One request alone always fits: need = prompt + max_tokens is
+// pool, so exempt requests never run short of each other: KvManager::blocks_for bounds what a sequence holds at once
+// while it grows, also where windows pass. One request alone always fits: need = prompt + max_tokens is
 // compared with the pool when it is submitted. So as long as there is work each step has a row, each row makes
 // progress, and every request is computed at most kMaxPreemptions + 1 times: work ends within the sum of
 // (kMaxPreemptions + 1) * need steps.

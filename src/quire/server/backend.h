@@ -19,7 +19,7 @@ namespace quire::server {
 struct ModelFacts {
   std::int64_t vocab_size = 0;
   std::int64_t context = 0;         ///< tokens a request may have at most
-  std::int64_t kv_tokens = 0;       ///< tokens the whole KV cache holds
+  std::int64_t kv_tokens = 0;       ///< tokens of one request that fill the KV cache
   std::size_t max_token_bytes = 1;  ///< of the longest token
   std::int64_t max_waiting = 0;
   std::int64_t max_running = 1;
