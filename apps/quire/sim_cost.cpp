@@ -1,5 +1,7 @@
 #include "sim_cost.h"
 
+#include <array>
+
 #include "flags.h"
 #include "quire/sched/policy.h"
 #include "quire/sched/step_composition.h"
@@ -8,37 +10,50 @@
 namespace quire::cli {
 namespace {
 
-/// 2 (K and V) * layers * KV heads * elements a head * bytes an element.
-Result<std::uint64_t> bytes_per_token(const std::string& shape) {
+/// Layers, KV heads, elements a head, bytes an element.
+Result<std::array<std::uint64_t, 4>> parse_shape(const std::string& shape) {
   const auto parts = split(shape, ',');
+  std::array<std::uint64_t, 4> numbers;
   std::uint64_t bytes = 2;
-  for (std::string_view part : parts) {
+  for (const std::string_view& part : parts) {
     const auto number = parse_integer(part);
     if (parts.size() != 4 || !number || *number < 1 || *number > 1 << 20)
       return fail("--model-shape: found '", shape, "', wanted LAYERS,KV_HEADS,HEAD_DIM,BYTES");
+    numbers[static_cast<std::size_t>(&part - parts.data())] = static_cast<std::uint64_t>(*number);
     bytes *= static_cast<std::uint64_t>(*number);
     if (bytes >> 40 != 0) return fail("--model-shape: found ", bytes, " bytes a token, wanted less than 2^40");
   }
-  return bytes;
+  return numbers;
 }
 
 std::vector<std::string> as_strings(std::span<const std::string_view> names) { return {names.begin(), names.end()}; }
 
 }  // namespace
 
+namespace {
+
+/// A flag whose value is a size, as in 2MiB.
+void add_bytes(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help,
+               const std::string& shown) {
+  command
+      .add_option_function<std::string>(
+          name,
+          [name, &bytes](const std::string& text) {
+            const auto parsed = parse_bytes(text);
+            if (!parsed.ok()) throw CLI::ValidationError(name, parsed.error().message);
+            bytes = *parsed;
+          },
+          help)
+      ->default_str(shown);
+}
+
+}  // namespace
+
 void add_memory_flags(CLI::App& command, MemoryFlags& flags) {
   command.add_option("--blocks", flags.blocks, "Blocks of the pool (default: what --kv-bytes holds)")
       ->check(CLI::Range(1, 1 << 24));
-  command
-      .add_option_function<std::string>(
-          "--kv-bytes",
-          [&flags](const std::string& text) {
-            const auto bytes = parse_bytes(text);
-            if (!bytes.ok()) throw CLI::ValidationError("--kv-bytes", bytes.error().message);
-            flags.kv_bytes = *bytes;
-          },
-          "Memory for K and V, as in 12GiB")
-      ->default_str("12GiB");
+  add_bytes(command, "--kv-bytes", flags.kv_bytes, "Memory for K and V, as in 12GiB", "12GiB");
+  add_bytes(command, "--page-group", flags.page_group_bytes, "vAttention's page-groups, as in 64KiB", "2MiB");
   command
       .add_option("--model-shape", flags.model_shape,
                   "LAYERS,KV_HEADS,HEAD_DIM,BYTES; what a token takes (default: OPT-13B)")
@@ -48,9 +63,12 @@ void add_memory_flags(CLI::App& command, MemoryFlags& flags) {
 Result<void> apply(const MemoryFlags& flags, SystemOptions& options) {
   CoreOptions& core = options.core;
   core.num_blocks = flags.blocks;
+  QUIRE_TRY(const auto shape, parse_shape(flags.model_shape));
+  options.num_kv_tensors = static_cast<std::int32_t>(2 * shape[0]);
+  options.token_bytes_per_tensor = static_cast<std::int64_t>(shape[1] * shape[2] * shape[3]);
+  options.page_group_bytes = static_cast<std::int64_t>(flags.page_group_bytes);
   if (flags.blocks == 0) {
-    QUIRE_TRY(const std::uint64_t per_token, bytes_per_token(flags.model_shape));
-    const std::uint64_t slots = flags.kv_bytes / per_token;
+    const std::uint64_t slots = flags.kv_bytes / (2 * shape[0] * shape[1] * shape[2] * shape[3]);
     const std::uint64_t blocks = slots / static_cast<std::uint64_t>(core.block_size);
     if (blocks < 1 || blocks > 1 << 24)
       return fail("found room for ", blocks, " blocks in ", flags.kv_bytes, " bytes, wanted 1 to ", 1 << 24);

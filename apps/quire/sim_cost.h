@@ -15,7 +15,8 @@ namespace quire::cli {
 struct MemoryFlags {
   std::int32_t blocks = 0;  ///< 0: from bytes
   std::uint64_t kv_bytes = std::uint64_t{12} << 30;
-  std::string model_shape = "40,40,128,2";  ///< layers, KV heads, elements a head, bytes an element
+  std::uint64_t page_group_bytes = std::uint64_t{2} << 20;  ///< of vattention
+  std::string model_shape = "40,40,128,2";                  ///< layers, KV heads, elements a head, bytes an element
 };
 void add_memory_flags(CLI::App& command, MemoryFlags& flags);
 /// Sets the sizes of the pool.

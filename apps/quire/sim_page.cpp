@@ -41,6 +41,17 @@ std::string command_line(const CLI::App& command) {
   return out;
 }
 
+/// What stands before the details of a system's description, if that tells them apart: "Quire".
+std::vector<std::string> short_names(const std::vector<SimulationResult>& all) {
+  std::vector<std::string> names;
+  for (const SimulationResult& found : all) {
+    const std::string name = found.system.substr(0, found.system.find(':'));
+    const bool is_taken = std::find(names.begin(), names.end(), name) != names.end();
+    names.push_back(is_taken ? found.system : name);
+  }
+  return names;
+}
+
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 double two_digits(double number) { return std::round(number * 100) / 100; }
 
@@ -84,8 +95,9 @@ html::Series cdf_of(std::string name, const Histogram& ns) {
 html::Chart latency_chart(std::string title, std::string summary, const std::vector<SimulationResult>& all,
                           Histogram SimulationResult::*of) {
   html::LineChart chart{.x = {"time", "s", html::Scale::logarithmic}, .y = {"share", "%"}};
-  for (const SimulationResult& found : all) {
-    html::Series series = cdf_of(found.system, found.*of);
+  const std::vector<std::string> names = short_names(all);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    html::Series series = cdf_of(names[i], all[i].*of);
     if (series.x.empty()) continue;
     if (series.x.front() <= 0) chart.x.scale = html::Scale::linear;
     chart.series.push_back(std::move(series));
@@ -101,7 +113,7 @@ html::Comparison side_by_side(const std::vector<SimulationResult>& all) {
   };
   using html::Better;
   using R = const SimulationResult&;
-  for (const SimulationResult& found : all) comparison.contenders.push_back(found.system);
+  comparison.contenders = short_names(all);
   metric("output", "tokens/s", Better::higher,
          [](R r) { return r.end_ns == 0 ? 0 : two_digits(static_cast<double>(r.output_tokens) / seconds(r.end_ns)); });
   metric("requests at once, mean", "", Better::higher, [](R r) { return two_digits(r.memory.mean(r.memory.running)); });
@@ -123,11 +135,12 @@ html::Section latencies(const std::vector<SimulationResult>& all) {
   return section;
 }
 
-void append_sections(html::Page& page, const SimulationResult& found, bool is_one_of_several) {
+/// name: of one of several; empty for the only one.
+void append_sections(html::Page& page, const SimulationResult& found, const std::string& name) {
   const html::RunEvents run = run_events(found);
   for (html::Section section : {html::memory_section(run), html::request_section(run)}) {
     if (section.charts.empty()) continue;
-    if (is_one_of_several) section.heading = cat(found.system, ": ", section.heading);
+    if (!name.empty()) section.heading = cat(name, ": ", section.heading);
     page.sections.push_back(std::move(section));
   }
 }
@@ -152,13 +165,18 @@ html::Page simulations_page(const SimFlags& flags, const std::vector<SimulationR
   page.subtitle = cat(grouped(first.num_requests), " requests in virtual time on ", all.size(),
                       all.size() == 1 ? " system" : " systems");
   page.facts.push_back({"cost", first.cost});
+  const std::vector<std::string> names = short_names(all);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t details = all[i].system.find(": ");
+    if (details != std::string::npos) page.facts.push_back({names[i], all[i].system.substr(details + 2)});
+  }
   if (all.size() > 1) {
     page.sections.push_back({.heading = "Side by side"});
     page.sections.back().charts.push_back(
         {"Systems side by side", "The same requests, in the same order, on each system.", side_by_side(all)});
   }
   page.sections.push_back(latencies(all));
-  for (const SimulationResult& found : all) append_sections(page, found, all.size() > 1);
+  for (std::size_t i = 0; i < all.size(); ++i) append_sections(page, all[i], all.size() > 1 ? names[i] : "");
   if (!first.records.empty() && first.records.size() < first.num_finished) {
     page.notes.push_back(cat("Requests one by one are the first ", grouped(first.records.size()), " of ",
                              grouped(first.num_finished), " that ended."));

@@ -6,6 +6,7 @@
 
 #include "quire/html/run_charts.h"
 #include "quire/sim/exercise.h"
+#include "quire/sim/paper.h"
 #include "quire/sim/simulation.h"
 #include "sim.h"
 
@@ -18,6 +19,8 @@ html::RunEvents run_events(const SimulationResult& found);
 html::Page simulations_page(const SimFlags& flags, const std::vector<SimulationResult>& all);
 
 html::Page exercise_page(const SimFlags& flags, const ExerciseReport& found, std::vector<std::string> notes);
+
+html::Page paper_page(const SimFlags& flags, const std::vector<PaperFigure>& figures);
 
 /// Title, version and seed; the command as it was given.
 html::Page page_head(const SimFlags& flags, std::string title);

@@ -4,9 +4,10 @@
 #include <cstdio>
 #include <memory>
 
-#include "quire/sim/paper.h"
 #include "quire/traces/trace_file.h"
 #include "sim.h"
+#include "sim_page.h"
+#include "sim_paper.h"
 #include "table.h"
 #include "terminal.h"
 
@@ -33,25 +34,12 @@ Result<PaperInputs> load_inputs(const PaperFlags& flags) {
   return inputs;
 }
 
-std::string number(double value, const std::string& unit) {
-  const int digits = unit == "tokens" || unit == "blocks" ? 0 : unit == "s/token" || unit == "s" ? 3 : 2;
-  return fixed(value, digits) + " " + unit;
-}
-
-std::string band(const PaperRow& row) {
-  if (!row.low && !row.high) return "-";
-  if (row.low && row.high && *row.low == *row.high) return "exactly";
-  if (!row.high) return ">= " + fixed(*row.low, 2);
-  if (!row.low) return "<= " + fixed(*row.high, 2);
-  return fixed(*row.low, 2) + " to " + fixed(*row.high, 2);
-}
-
 std::string as_text(const PaperFigure& figure) {
   Table table({figure.name, "paper", "ours", "band", "verdict"});
   for (const PaperRow& row : figure.rows) {
     const std::string note = row.note.empty() ? "" : " (" + row.note + ")";
-    table.add({row.what + note, row.paper ? number(*row.paper, row.unit) : "-", number(row.ours, row.unit), band(row),
-               std::string(to_string(row.verdict()))});
+    table.add({row.what + note, row.paper ? paper_number(*row.paper, row.unit) : "-", paper_number(row.ours, row.unit),
+               paper_band(row), std::string(to_string(row.verdict()))});
   }
   std::string out = figure.title + "\n\n" + table.text();
   for (const std::string& note : figure.notes) out += "  * " + note + "\n";
@@ -82,11 +70,12 @@ Result<void> paper(const PaperFlags& flags) {
   QUIRE_TRY(const PaperInputs inputs, load_inputs(flags));
   json::Object out = sim_report_head("quire sim paper " + flags.figure, flags.sim);
   json::Array figures;
+  std::vector<PaperFigure> all;
   std::string outside;
   for (std::string_view name : paper_figure_names()) {
     if (flags.figure != "all" && flags.figure != name) continue;
     if (stderr_is_terminal()) std::fprintf(stderr, "\r%s ...\033[K", std::string(name).c_str());
-    const PaperFigure figure = reproduce_figure(name, inputs);
+    const PaperFigure& figure = all.emplace_back(reproduce_figure(name, inputs));
     if (stderr_is_terminal()) std::fputs("\r\033[K", stderr);
     write_output(as_text(figure));
     flush_output();
@@ -96,11 +85,25 @@ Result<void> paper(const PaperFlags& flags) {
   out.append("reduced", flags.reduced);
   out.append("figures", std::move(figures));
   QUIRE_TRY_VOID(write_sim_json(flags.sim, out));
+  QUIRE_TRY_VOID(write_sim_page(flags.sim, paper_page(flags.sim, all)));
   if (!outside.empty()) return fail("outside of their bands: ", outside);
   return {};
 }
 
 }  // namespace
+
+std::string paper_number(double value, const std::string& unit) {
+  const int digits = unit == "tokens" || unit == "blocks" ? 0 : unit == "s/token" || unit == "s" ? 3 : 2;
+  return fixed(value, digits) + " " + unit;
+}
+
+std::string paper_band(const PaperRow& row) {
+  if (!row.low && !row.high) return "-";
+  if (row.low && row.high && *row.low == *row.high) return "exactly";
+  if (!row.high) return ">= " + fixed(*row.low, 2);
+  if (!row.low) return "<= " + fixed(*row.high, 2);
+  return fixed(*row.low, 2) + " to " + fixed(*row.high, 2);
+}
 
 void add_sim_paper(CLI::App& sim, Action& chosen) {
   auto flags = std::make_shared<PaperFlags>();

@@ -11,6 +11,7 @@
 #include "quire/workload/synthetic.h"
 #include "sim.h"
 #include "sim_cost.h"
+#include "sim_page.h"
 #include "sim_report.h"
 #include "table.h"
 #include "terminal.h"
@@ -108,7 +109,8 @@ Result<void> run_systems(RunFlags& flags, const std::string& command, const Make
   json::Array systems;
   for (const SimulationResult& found : all) systems.push_back(simulation_as_json(found));
   out.append("systems", std::move(systems));
-  return write_sim_json(flags.sim, out);
+  QUIRE_TRY_VOID(write_sim_json(flags.sim, out));
+  return write_sim_page(flags.sim, simulations_page(flags.sim, all));
 }
 
 Result<void> run_synthetic(RunFlags& flags) {
@@ -195,7 +197,7 @@ void add_common(CLI::App& command, RunFlags& flags) {
       .add_option("--arrivals", flags.arrivals,
                   "How requests come: poisson, gamma:CV, weibull:CV, on-off:ON,OFF, even, at-once")
       ->capture_default_str();
-  command.add_option("--records", flags.records, "Requests whose times are kept one by one, for --json")
+  command.add_option("--records", flags.records, "Requests whose times are kept one by one, for --json and --html")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
 }

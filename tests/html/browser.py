@@ -2,6 +2,7 @@
 import json
 import os
 import select
+import signal
 import subprocess
 import tempfile
 import time
@@ -16,7 +17,7 @@ class Browser:
         self._last_id = 0
         self._buffer = b""
         self._session = None
-        self._profile = tempfile.TemporaryDirectory()
+        self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
 
@@ -32,7 +33,8 @@ class Browser:
              "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
              "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}",
              "about:blank"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False, preexec_fn=place)
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
+            preexec_fn=place, start_new_session=True)
         os.close(to_browser)
         os.close(from_browser)
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -41,7 +43,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def close(self):
-        self._process.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)  # its helpers too
         self._process.wait()
         os.close(self._read)
         os.close(self._write)

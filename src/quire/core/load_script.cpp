@@ -148,6 +148,7 @@ class RequestMaker {
     if (swarm_.prompt_logits && rng_.chance(0.5))
       request.logits_from =
           static_cast<std::int32_t>(rng_.between(0, static_cast<std::int64_t>(request.prompt.size()) - 1));
+    if (options().is_vattention()) return request;  // which does not share memory between branches
     if (swarm_.branches && rng_.chance(0.5)) request.num_branches = static_cast<std::int32_t>(rng_.between(2, 5));
     if (swarm_.beams && rng_.chance(0.4)) make_search(request);
     return request;

@@ -141,7 +141,11 @@ BarChart step_budget(const RunEvents& run) {
 
 GanttChart request_gantt(const RunEvents& run) {
   GanttChart chart;
-  for (const RequestHistory& history : request_histories(run)) {
+  std::vector<RequestHistory> histories = request_histories(run);
+  std::stable_sort(histories.begin(), histories.end(), [](const RequestHistory& a, const RequestHistory& b) {
+    return a.events.front()->ns < b.events.front()->ns;
+  });
+  for (const RequestHistory& history : histories) {
     chart.rows.push_back({cat(history.request), history.phases(end_of(run))});
   }
   return chart;

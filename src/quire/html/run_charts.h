@@ -28,6 +28,7 @@ Page run_page(std::string title, const RunEvents& run);
 LineChart memory_over_time(const RunEvents& run);
 LineChart requests_over_time(const RunEvents& run);
 BarChart step_budget(const RunEvents& run);
+/// In order of arrival.
 GanttChart request_gantt(const RunEvents& run);
 BlockFilm block_film(const RunEvents& run);
 

@@ -2,7 +2,8 @@
 // Test support for the prefix cache. Drives a PagedKvManager with a cache as the scheduler does, on sequences with
 // given tokens; plays the executor: mirrors tables, copies blocks and writes into every slot a digest of the salt, of
 // all tokens up to its position and of the layer group. After each step every sequence must read exactly the digests of
-// its own tokens, wherever its windows have not passed.
+// its own tokens, wherever its windows have not passed. With tiers it plays frames and files too; a file that is read
+// may be of other content, and then fails.
 
 #include <algorithm>
 #include <map>
@@ -18,10 +19,12 @@ namespace quire {
 
 class CacheChecker {
  public:
-  CacheChecker(std::int32_t num_blocks, const GroupGeometry& geometry, const BlockHasher* hasher = nullptr)
-      : manager_(num_blocks, geometry, CacheIdentity{hasher, {}}),
+  CacheChecker(std::int32_t num_blocks, const GroupGeometry& geometry, const BlockHasher* hasher = nullptr,
+               const TierOptions& tiers = {})
+      : manager_(num_blocks, geometry, CacheIdentity{hasher, {}}, tiers),
         slots_(static_cast<std::size_t>(num_blocks) + 1,
                std::vector<std::uint64_t>(static_cast<std::size_t>(geometry.block_size()))),
+        frames_(static_cast<std::size_t>(tiers.num_frames) + 1),
         block_size_(geometry.block_size()) {}
   CacheChecker(std::int32_t num_blocks, std::int32_t block_size, const BlockHasher* hasher = nullptr)
       : CacheChecker(num_blocks, GroupGeometry::uniform(block_size), hasher) {}
@@ -90,6 +93,78 @@ class CacheChecker {
     check();
   }
 
+  /// Preempts the sequence, keeping its content; resume() or forget() it later.
+  void preempt(SequenceId id) {
+    Sequence sequence = sequences_.at(id);
+    manager_.begin_plan();
+    manager_.plan_release(id);
+    manager_.plan_keep(id, sequence.chain);
+    sequences_.erase(id);
+    preempted_[id] = std::move(sequence);
+    commit_plan();
+  }
+
+  /// As another sequence. False: there is no room now.
+  bool resume(SequenceId id, SequenceId as) {
+    Sequence sequence = preempted_.at(id);
+    const auto limit = static_cast<std::int64_t>(sequence.tokens.size()) - 1;
+    manager_.begin_plan();
+    const PrefixHit hit = manager_.match(sequence.chain, sequence.tokens, limit);
+    check_hit({as, sequence.chain.salt, sequence.tokens, 0}, hit);
+    const bool fits =
+        hit.num_tokens > 0 ? manager_.plan_start(as, hit, limit + 1) : manager_.plan_reserve(as, limit + 1);
+    if (!fits) return manager_.begin_plan(), false;
+    sequence.tables.clear();
+    sequence.written = hit.num_tokens;
+    preempted_.erase(id);
+    sequences_[as] = std::move(sequence);
+    commit_plan();
+    manager_.forget_kept(sequences_.at(as).chain);
+    check();
+    return true;
+  }
+
+  void forget(SequenceId id) {
+    manager_.forget_kept(preempted_.at(id).chain);
+    preempted_.erase(id);
+    check();
+  }
+
+  /// Asks files for what they have of a prefix, and starts what is waiting to be written.
+  void read_ahead(const std::string& salt, const std::vector<TokenId>& tokens) {
+    KeyChain chain{salt, {}, false, {}, {}};
+    manager_.begin_plan();
+    const auto limit = static_cast<std::int64_t>(tokens.size());
+    const PrefixHit hit = manager_.match(chain, tokens, limit);
+    manager_.plan_reads(chain, tokens, limit, hit);
+    commit_plan();
+  }
+
+  std::size_t num_in_flight() const { return in_flight_.size(); }
+  /// One of the transfers in flight ends.
+  void end_transfer(std::size_t index, bool fails) {
+    const InFlight transfer = in_flight_.at(index);
+    in_flight_.erase(in_flight_.begin() + static_cast<std::ptrdiff_t>(index));
+    TransferEnd end{transfer.id, fails ? TransferOutcome::io_error : TransferOutcome::done, {}};
+    if (transfer.to == kNoFrame) {
+      if (!fails) files_[transfer.key] = transfer;
+    } else if (!fails) {
+      const auto file = files_.find(transfer.key);
+      const bool is_it =
+          file != files_.end() && file->second.salt == transfer.salt && file->second.tokens == transfer.tokens;  // I12
+      if (is_it) frames_.at(transfer.to.value) = file->second.values;
+      if (!is_it) end.outcome = TransferOutcome::mismatch;
+    }
+    manager_.end_transfer(end);
+    check();
+  }
+
+  std::vector<SequenceId> preempted() const {
+    std::vector<SequenceId> ids;
+    for (const auto& [id, sequence] : preempted_) ids.push_back(id);
+    return ids;
+  }
+
   bool has(SequenceId id) const { return sequences_.count(id) > 0; }
   std::vector<SequenceId> sequences() const {
     std::vector<SequenceId> ids;
@@ -107,6 +182,34 @@ class CacheChecker {
     std::vector<std::vector<BlockId>> tables;
     std::int64_t written;
   };
+
+  struct InFlight {
+    TransferId id;
+    FrameId to;  ///< kNoFrame: a write
+    BlockKey key;
+    std::string salt;
+    std::vector<TokenId> tokens;
+    std::vector<std::uint64_t> values;
+  };
+
+  InFlight in_flight(TransferId id, FrameId to, const FileContent& content, const TierChanges& changes) const {
+    const auto first = changes.tokens.begin() + content.tokens_offset;
+    return {id, to, content.key, content.salt, {first, first + content.num_tokens}, {}};
+  }
+
+  void move_contents(const TierChanges& changes) {
+    for (const FileWrite& write : changes.writes) {
+      in_flight_.push_back(in_flight(write.transfer, kNoFrame, write.content, changes));
+      in_flight_.back().values =
+          write.block != kNullBlock ? slots_.at(write.block.value) : frames_.at(write.frame.value);
+    }
+    for (const FrameStore& store : changes.stores) frames_.at(store.to.value) = slots_.at(store.from.value);
+    for (const FrameLoad& load : changes.loads) slots_.at(load.to.value) = frames_.at(load.from.value);
+    for (const FileRead& read : changes.reads) {
+      frames_.at(read.to.value).assign(static_cast<std::size_t>(block_size_), 0);
+      in_flight_.push_back(in_flight(read.transfer, read.to, read.content, changes));
+    }
+  }
 
   void note(std::string text) {
     if (!problem_) problem_ = std::move(text);
@@ -138,6 +241,13 @@ class CacheChecker {
       const std::int32_t window = geometry().groups()[group].window;
       for (std::int32_t p = window == 0 ? 0 : std::max(0, hit.num_tokens - window + 1); p < hit.num_tokens; ++p) {
         const auto i = static_cast<std::size_t>(p / block_size_), count = static_cast<std::size_t>(hit.num_blocks);
+        const FrameId frame = i >= count ? hit.tail_frame : i < hit.frames.size() ? hit.frames[i] : kNoFrame;
+        if (frame != kNoFrame) {
+          if (frames_.at(frame.value)[static_cast<std::size_t>(p % block_size_)] !=
+              expected[static_cast<std::size_t>(p)])
+            note(cat("a frame has foreign content at position ", p));
+          continue;
+        }
         const BlockId block = i < count ? hit.blocks[group * count + i] : hit.copy_from.at(group);
         if (block == kNullBlock || slot_at(block, p) != expected[static_cast<std::size_t>(p)] + group)
           note(cat("a hit has foreign content at position ", p, " of group ", group));
@@ -170,6 +280,7 @@ class CacheChecker {
         first += row.num_new_blocks;
       }
     }
+    move_contents(changes.tiers);
     for (const BlockCopy& copy : changes.copies) slots_.at(copy.to.value) = slots_.at(copy.from.value);
     for (const KvReservation& row : reservations) write(row.sequence);
     check();
@@ -225,8 +336,11 @@ class CacheChecker {
   }
 
   PagedKvManager manager_;
-  std::vector<std::vector<std::uint64_t>> slots_;  ///< [num_blocks + 1][block_size], the physical memory
-  std::map<SequenceId, Sequence> sequences_;
+  std::vector<std::vector<std::uint64_t>> slots_;   ///< [num_blocks + 1][block_size], the physical memory
+  std::vector<std::vector<std::uint64_t>> frames_;  ///< [num_frames + 1][block_size]
+  std::map<BlockKey, InFlight> files_;
+  std::vector<InFlight> in_flight_;
+  std::map<SequenceId, Sequence> sequences_, preempted_;
   std::map<std::uint64_t, int> published_;  ///< digests of all prefixes of full blocks that were ever published
   std::int32_t block_size_;
   std::optional<std::string> problem_;

@@ -31,13 +31,12 @@ VAttentionKvManager::VAttentionKvManager(const VAttentionOptions& options, std::
 }
 
 KvCapacity VAttentionKvManager::capacity() const {
-  const std::int64_t free = std::min<std::int64_t>(table_.num_available(), max_runs_ - table_.num_held_runs());
   KvCapacity capacity;
   capacity.block_size = kKvTileTokens;
   capacity.num_blocks = options_.num_groups;
-  capacity.free_blocks = static_cast<std::int32_t>(std::max<std::int64_t>(free, 0));
+  capacity.free_blocks = table_.num_available();
   const std::int32_t num_spare = table_.num_available() - table_.num_free();
-  capacity.cached_blocks = keys_ ? std::min(num_spare, capacity.free_blocks) : 0;
+  capacity.cached_blocks = keys_ ? num_spare : 0;
   return capacity;
 }
 
@@ -86,14 +85,9 @@ VAttentionKvManager::GroupUsage VAttentionKvManager::group_usage() const {
 void VAttentionKvManager::begin_plan() {
   ++plan_number_;
   plan_available_ = table_.num_available();
-  plan_runs_ = table_.num_held_runs();
   operations_.clear();
   planned_hits_.clear();
   released_late_ = false;
-}
-
-std::int64_t VAttentionKvManager::plan_free_blocks() const {
-  return std::max<std::int64_t>(0, std::min(plan_available_, max_runs_ - plan_runs_));
 }
 
 VAttentionKvManager::PlannedChange& VAttentionKvManager::planned(BlockId group) {
@@ -145,9 +139,8 @@ bool VAttentionKvManager::plan_reserve(SequenceId sequence, std::int64_t num_tok
     if (planned_holders(group) > 1) shared.push_back(group);
   }
   const std::int64_t num_needed = num_new + static_cast<std::int64_t>(shared.size());
-  if (num_needed > plan_free_blocks()) return false;
+  if (num_needed > plan_available_) return false;
   plan_available_ -= num_needed;
-  plan_runs_ += num_needed;
   for (BlockId group : shared) plan_holders(group, -1);
   note_operation(place, sequence, num_tokens);
   return true;
@@ -161,7 +154,6 @@ void VAttentionKvManager::plan_release(SequenceId sequence) {
   note_operation(place, sequence, kRelease);
   for (std::int32_t group : table_.groups(place).first(static_cast<std::size_t>(table_.held(place))))
     plan_holders(block_of(group), -1);
-  plan_runs_ -= table_.count_runs(place, table_.held(place));
 }
 
 bool VAttentionKvManager::plan_start(SequenceId sequence, const PrefixHit& hit, std::int64_t num_tokens) {
@@ -170,17 +162,13 @@ bool VAttentionKvManager::plan_start(SequenceId sequence, const PrefixHit& hit, 
               "start of sequence ", sequence, " with ", hit.num_tokens, " of ", num_tokens, " tokens");
   QUIRE_CHECK(!released_late_, "a start after a late release");
   const std::int64_t num_new = blocks_for(num_tokens) - static_cast<std::int64_t>(hit.blocks.size());
-  std::int64_t num_taken = num_new, num_runs = num_new;
-  for (std::size_t i = 0; i < hit.blocks.size(); ++i) {
-    num_taken += is_planned_held(hit.blocks[i]) ? 0 : 1;
-    num_runs += i == 0 || hit.blocks[i].value != hit.blocks[i - 1].value + 1 ? 1 : 0;
-  }
+  std::int64_t num_taken = num_new;
+  for (BlockId group : hit.blocks) num_taken += is_planned_held(group) ? 0 : 1;
   if (!hit.copy_from.empty() && !is_planned_held(hit.copy_from[0])) ++num_taken;
-  if (num_taken > plan_available_ || num_runs > max_runs_ - plan_runs_) return false;
+  if (num_taken > plan_available_) return false;
   for (BlockId group : hit.blocks) plan_holders(group, 1);
   if (!hit.copy_from.empty()) plan_pin(hit.copy_from[0]);
   plan_available_ -= num_new;
-  plan_runs_ += num_runs;
   note_operation(-1, sequence, num_tokens);
   operations_.back().hit = planned_hits_.size();
   planned_hits_.push_back(hit);
@@ -244,6 +232,7 @@ std::int32_t VAttentionKvManager::commit_new(const PlannedOperation& operation, 
     table_.hold(place, i + 1, i + 1);
     table_.add_holder(table_.groups(place)[static_cast<std::size_t>(i)], -1);
   }
+  note_aliases(place, num_aliased);
   fill(place, operation.num_tokens, continues && !hit->copy_from.empty() ? hit->copy_from[0] : kNullBlock);
   if (!hit->copy_from.empty()) {
     const BlockId own = block_of(table_.groups(place)[static_cast<std::size_t>(num_aliased)]);
@@ -341,7 +330,13 @@ void VAttentionKvManager::set_tokens(std::int32_t place, std::int64_t num_tokens
   table_.hold(place, first_written(num_tokens), groups_of(num_tokens));
 }
 
+void VAttentionKvManager::note_aliases(std::int32_t place, std::int32_t num_groups) {
+  occupant(place).alias_runs = table_.count_runs(place, num_groups);
+  num_alias_runs_ += occupant(place).alias_runs;
+}
+
 void VAttentionKvManager::end_sequence(std::int32_t place) {
+  num_alias_runs_ -= std::exchange(occupant(place).alias_runs, 0);
   place_of_.erase(occupant(place).sequence);
   occupant(place).num_tokens = 0;
   table_.set_live(place, false);
@@ -368,6 +363,7 @@ void VAttentionKvManager::fork(SequenceId parent, SequenceId child, std::int64_t
     table_.map(place, i, table_.groups(from)[static_cast<std::size_t>(i)]);
     table_.hold(place, i + 1, i + 1);
   }
+  note_aliases(place, count);
   drop_shared_spare(place);
   // The child will write where ended sequences may keep content.
   for (std::int32_t i = first_written(num_tokens); i < count; ++i) take_from_others(place, i);
@@ -513,9 +509,10 @@ PrefixHit VAttentionKvManager::match(KeyChain& chain, std::span<const TokenId> t
     num_runs += hit.blocks.empty() || group != group_of(hit.blocks.back()) + 1 ? 1 : 0;
     hit.blocks.push_back(block_of(group));
   }
-  // The free count is the smaller of groups and mappings: what the hit takes from either.
+  // Every group of the pool may be a mapping of its own; what is aliased comes on top.
+  if (options_.num_groups + num_alias_runs_ + num_runs > max_runs_) return {};
   hit.num_blocks = static_cast<std::int32_t>(hit.blocks.size());
-  hit.num_saved_blocks = hit.num_blocks - std::max(num_idle, num_runs);
+  hit.num_saved_blocks = hit.num_blocks - num_idle;
   if (needs_copy()) {
     hit.copy_from = {block_of(source())};
     hit.num_saved_blocks -= table_.state(source()).is_held() ? 0 : 1;

@@ -14,10 +14,10 @@
 //  - Aliasing, which the paper leaves out: a sequence that begins with cached content maps the same groups, those that
 //    lie entirely in the shared tiles. The next group, if part of the shared content is in it, is copied. fork() maps
 //    all groups of the child's tokens; the first to write into a shared one gets a copy of it.
-//  - The kernel's limit on mappings: their number is counted, as if no two places touched, and kept within
-//    max_mappings by giving up those of ended sequences. Reservations that could exceed it are refused as for want of
-//    memory. Forks are not refused: they can exceed it by the runs of consecutive groups in the child, so the limit is
-//    best set some way below the kernel's.
+//  - The kernel's limit on mappings: the pool is small enough for every group to be a mapping of its own, and a hit is
+//    taken only if what it aliases fits on top of that. Mappings are counted as if no two places touched; those of
+//    ended sequences go when the limit comes near. So no reservation fails for want of mappings. Forks are not refused:
+//    the runs of consecutive groups in children can exceed the limit, so it is best set some way below the kernel's.
 //
 // A hit covers whole tiles: of a partly cached tile nothing is used. cached_blocks is an upper bound: it counts what is
 // mapped ahead.
@@ -76,7 +76,7 @@ class VAttentionKvManager final : public KvManager {
   bool plan_reserve(SequenceId sequence, std::int64_t num_tokens) override;
   void plan_release(SequenceId sequence) override;
   bool plan_start(SequenceId sequence, const PrefixHit& hit, std::int64_t num_tokens) override;
-  std::int64_t plan_free_blocks() const override;
+  std::int64_t plan_free_blocks() const override { return plan_available_; }
   void commit_plan(KvChanges& changes, std::vector<KvReservation>& reservations) override;
 
   PrefixHit match(KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit) const override;
@@ -105,6 +105,7 @@ class VAttentionKvManager final : public KvManager {
     SequenceId sequence;          ///< meaningful while the place is live
     std::int64_t num_tokens = 0;  ///< reserved; 0 if not live
     std::uint64_t planned_in = 0;
+    std::int64_t alias_runs = 0;   ///< mappings that its shared beginning took, if it lives
     std::uint64_t idle_since = 0;  ///< orders the places of ended sequences
   };
   struct PlannedOperation {
@@ -137,6 +138,7 @@ class VAttentionKvManager final : public KvManager {
   std::int32_t best_fit(std::int32_t num_groups, bool with_content) const;
   void begin_sequence(std::int32_t place, SequenceId sequence);
   void end_sequence(std::int32_t place);
+  void note_aliases(std::int32_t place, std::int32_t num_groups);
   void set_tokens(std::int32_t place, std::int64_t num_tokens);
 
   void commit_reserve(const PlannedOperation& operation, KvChanges& changes);
@@ -165,11 +167,11 @@ class VAttentionKvManager final : public KvManager {
   std::unordered_map<SequenceId, std::int32_t> place_of_;  ///< looked up, never walked
   std::set<std::pair<std::uint64_t, std::int32_t>> idle_;  ///< (since, place): ended, with groups
   std::uint64_t next_idle_ = 1;
+  std::int64_t num_alias_runs_ = 0;  ///< of all occupants
   std::vector<GroupMap> fork_maps_;  ///< of forks since the last plan
 
   std::uint64_t plan_number_ = 0;
   std::int64_t plan_available_ = 0;
-  std::int64_t plan_runs_ = 0;  ///< held runs, at most
   std::vector<PlannedOperation> operations_;
   std::vector<PrefixHit> planned_hits_;
   std::vector<PlannedChange> planned_;  ///< [num_groups + 1]

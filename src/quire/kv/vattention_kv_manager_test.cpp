@@ -329,6 +329,8 @@ TEST(VAttention, AHashThatAlwaysCollidesCostsHitsAndNeverTruth) {
   const PrefixHit hit = manager.match(chain, second, 199);
   EXPECT_EQ(hit.num_tokens, 192);
   EXPECT_EQ(hit.place, manager.place_of(seq(2)));
+  KeyChain salted{.salt = "other", .root = {}, .has_root = false, .keys = {}};
+  EXPECT_EQ(manager.match(salted, second, 199).num_tokens, 0);
   EXPECT_EQ(manager.validate(), std::nullopt);
 }
 

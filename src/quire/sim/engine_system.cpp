@@ -85,8 +85,8 @@ const StepShape& EngineSystem::plan_step() {
 MemoryUse EngineSystem::memory() const {
   const KvCapacity capacity = core_->kv_capacity();
   MemoryUse use;
-  use.pool_slots = capacity.num_tokens();
-  const std::int64_t held = std::int64_t{capacity.used_blocks()} * capacity.block_size;
+  use.pool_slots = core_->options().pool_tokens();
+  const std::int64_t held = std::int64_t{capacity.used_blocks()} * use.pool_slots / capacity.num_blocks;
   use.written_slots = std::min(total_written_, held);  // less than the sum where blocks are shared
   use.rounding_slots = held - use.written_slots;
   return use;
@@ -120,9 +120,9 @@ void EngineSystem::forget_front() {
 
 std::string EngineSystem::description() const {
   const CoreOptions& options = core_->options();
-  return cat("Quire: ", options.num_blocks, " blocks of ", options.block_size, ", budget ", options.token_budget,
-             ", rows ", options.max_rows, ", queue ", options.queue_policy, ", victim ", options.victim_policy,
-             ", steps ", options.step_composition, options.prefix_cache ? ", prefix cache" : "");
+  return cat(options.is_vattention() ? "vAttention: " : "Quire: ", options.pool_text(), ", budget ",
+             options.token_budget, ", rows ", options.max_rows, ", queue ", options.queue_policy, ", victim ",
+             options.victim_policy, ", steps ", options.step_composition, options.prefix_cache ? ", prefix cache" : "");
 }
 
 }  // namespace quire

@@ -74,6 +74,7 @@ class Run {
     changes_.clear();
     system_.commit(changes_);
     for (const RequestChange& change : changes_) apply(change, sample);
+    if (options_.observe) options_.observe(sample, changes_);
     forget_front();
     if (options_.progress && result_.num_steps % 1024 == 0) options_.progress(result_.num_finished, now_ns_);
   }

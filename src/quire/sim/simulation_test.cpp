@@ -146,6 +146,20 @@ TEST(Simulation, SamplesThinOutAndKeepTheirOrder) {
     EXPECT_LT(result.samples[i - 1].begin_ns, result.samples[i].begin_ns);
 }
 
+TEST(Simulation, AnObserverSeesEveryStepAndChange) {
+  std::uint64_t steps = 0, tokens = 0, last_end_ns = 0;
+  SimulationOptions options;
+  options.observe = [&](const StepSample& step, std::span<const RequestChange> changes) {
+    ++steps;
+    EXPECT_GE(step.begin_ns, last_end_ns);
+    last_end_ns = step.end_ns;
+    for (const RequestChange& change : changes) tokens += change.kind == ChangeKind::token ? 1 : 0;
+  };
+  const SimulationResult result = run("quire", {spec(0, 20, 30), spec(7, 20, 12)}, options);
+  EXPECT_EQ(steps, result.num_steps);
+  EXPECT_EQ(tokens, 42u);
+}
+
 TEST(Simulation, AHopelessRunEndsEarly) {
   std::vector<RequestSpec> requests(400, spec(0, 100, 100));
   const SimulationResult result =

@@ -1,5 +1,7 @@
 #include "quire/sim/systems.h"
 
+#include <limits>
+
 #include "quire/kv/paged_kv_manager.h"
 #include "quire/kv/reserved_kv_manager.h"
 #include "quire/sim/buddy_allocator.h"
@@ -11,13 +13,29 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kNames[] = {"quire",      "orca-max",     "orca-pow2",        "orca-oracle",
-                                       "contiguous", "paged-static", "fastertransformer"};
+constexpr std::string_view kNames[] = {"quire",       "vattention", "orca-max",     "orca-pow2",
+                                       "orca-oracle", "contiguous", "paged-static", "fastertransformer"};
 
 std::unique_ptr<System> reserving(std::string name, ReservationRule rule, const SystemOptions& options,
                                   std::unique_ptr<SlotAllocator> memory) {
   return std::make_unique<ReservingSystem>(
       ReservingSystem::Options{std::move(name), rule, options.max_sequence, options.core.max_rows}, std::move(memory));
+}
+
+/// As many page-groups as the pool's bytes hold, the last tokens' worth of a group left out.
+Result<CoreOptions> vattention_options(const SystemOptions& options) {
+  CoreOptions core = options.core;
+  core.kv_manager = "vattention";
+  core.block_size = kKvTileTokens;
+  core.tile_bytes = kKvTileTokens * options.token_bytes_per_tensor;
+  core.page_group_bytes = options.page_group_bytes;
+  core.num_kv_tensors = options.num_kv_tensors;
+  core.max_mappings = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t groups = options.slots() * options.token_bytes_per_tensor / options.page_group_bytes;
+  if (groups < 1 || groups > std::numeric_limits<std::int32_t>::max())
+    return fail("found room for ", groups, " page-groups of ", options.page_group_bytes, " bytes, wanted at least 1");
+  core.num_blocks = static_cast<std::int32_t>(groups);
+  return core;
 }
 
 }  // namespace
@@ -26,8 +44,12 @@ std::span<const std::string_view> system_names() { return kNames; }
 
 Result<std::unique_ptr<System>> make_system(std::string_view name, const SystemOptions& options) {
   QUIRE_TRY_VOID(check_options(options.core));
-  if (name == "quire") {
-    QUIRE_TRY(auto system, EngineSystem::create(options.core));
+  if (name == "quire" || name == "vattention") {
+    CoreOptions core = options.core;
+    if (name == "vattention") {
+      QUIRE_TRY(core, vattention_options(options));
+    }
+    QUIRE_TRY(auto system, EngineSystem::create(core));
     return std::unique_ptr<System>(std::move(system));
   }
   const std::int64_t slots = options.slots();

@@ -134,7 +134,9 @@ Result<std::vector<Window>> read_windows(std::string_view file, std::string_view
 }
 
 Result<void> sample_client(const Client& client, std::uint64_t number, const ServeGenOptions& options, Trace& trace) {
-  QUIRE_TRY(const auto windows, read_windows(client.trace_name, client.trace, trace.notes));
+  std::vector<std::string> notes;
+  QUIRE_TRY(const auto windows, read_windows(client.trace_name, client.trace, notes));
+  if (trace.notes.empty()) trace.notes = std::move(notes);  // one file stands for all
   QUIRE_TRY(const auto periods, read_dataset(client.dataset_name, client.dataset));
   if (periods.empty()) return {};
   for (const Window& window : windows) {

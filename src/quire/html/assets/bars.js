@@ -19,7 +19,7 @@ function drawBars(figure) {
       datasets: data.series.map((series, i) => ({
         label: series.name, data: series.y, hidden: figure.hidden.has(series.name), backgroundColor: barColour(series, i),
         borderColor: css("--card"), borderWidth: dense ? { top: data.stacked ? 1 : 0 } : 1,
-        categoryPercentage: alone || dense ? 1 : 0.8, barPercentage: dense ? 0.96 : 0.9,
+        categoryPercentage: alone || (dense && data.stacked) ? 1 : 0.8, barPercentage: dense ? 0.96 : 0.9,
       })),
     },
   });
@@ -60,7 +60,7 @@ const valuePlugin = {
     ctx.save();
     ctx.textBaseline = "middle";
     chart.getDatasetMeta(0).data.forEach((bar, i) => {
-      const value = chart.data.datasets[0].data[i], text = formatWithUnit(value, unit) + (value === best ? " ★" : "");
+      const value = chart.data.datasets[0].data[i], text = (unit === "bytes" ? formatBytes(value) : formatNumber(value)) + (value === best ? " ★" : "");
       ctx.font = `${value === best ? 600 : 400} 12px ${css("--font")}`;
       ctx.fillStyle = css("--ink");
       ctx.fillText(text, Math.min(Math.max(bar.x, bar.base) + 6, chartArea.right + 84 - ctx.measureText(text).width), bar.y);

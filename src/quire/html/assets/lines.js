@@ -154,8 +154,8 @@ function drawLines(figure) {
   options.plugins.decimation = { enabled: !data.stacked && !data.x.log, algorithm: "min-max" };
   options.scales.y.stacked = data.stacked;
   if (!data.y.log) options.scales.y.beginAtZero = true;
-  const [low, high] = span(data, "x");
-  if (low < high) Object.assign(options.scales.x, { min: low, max: high });
+  const [low, high] = span(data, "x"), isNearZero = !data.x.log && low > 0 && low < high / 20;
+  if (low < high) Object.assign(options.scales.x, { min: isNearZero ? 0 : low, max: high });
   const few = fewPlaces(data);
   if (few) {
     options.scales.x.ticks.callback = axisTick(data.x);

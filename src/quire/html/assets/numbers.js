@@ -23,8 +23,8 @@ function formatWithUnit(value, unit) {
 const axisTick = (axis) => (value) => (axis.unit === "bytes" ? formatBytes(value) : formatNumber(value));
 // 1, 2 and 5 of each power of ten: the others would run into each other.
 const logTick = (axis) => (value) => {
-  const digit = Math.round(value / 10 ** Math.floor(Math.log10(value) + 1e-9));
-  return [1, 2, 5].includes(digit) ? axisTick(axis)(value) : "";
+  const digit = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
+  return [1, 2, 5].some((shown) => Math.abs(digit - shown) < 1e-6) ? axisTick(axis)(value) : "";
 };
 const axisTitle = (axis) => (axis.unit && axis.unit !== "bytes" ? `${axis.label} (${axis.unit})` : axis.label);
 const columnTitle = (label, unit) => (unit ? `${label} (${unit})` : label);

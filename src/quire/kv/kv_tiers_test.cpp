@@ -1,0 +1,130 @@
+// The manager with tiers against its checker: after every operation each sequence reads exactly what it wrote, wherever
+// that has been meanwhile, and all invariants hold.
+
+#include "quire/kv/kv_tiers.h"
+
+#include <gtest/gtest.h>
+
+#include "quire/base/rng.h"
+#include "quire/kv/cache_checker_test.h"
+
+namespace quire {
+namespace {
+
+/// Of a small tree, so that prefixes meet again.
+std::vector<TokenId> random_tokens(Rng& rng) {
+  std::vector<TokenId> tokens;
+  std::uint64_t node = static_cast<std::uint64_t>(rng.between(1, 2));
+  const auto length = rng.between(2, 60);
+  for (std::int64_t i = 0; i < length; ++i) {
+    if (i % 12 == 11) node = node * 3 + static_cast<std::uint64_t>(rng.between(0, 1));
+    tokens.push_back(TokenId{static_cast<std::int32_t>(random_at(node, static_cast<std::uint64_t>(i)) % 50)});
+  }
+  return tokens;
+}
+
+template <class Id>
+Id any_of(Rng& rng, const std::vector<Id>& ids) {
+  return ids[static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(ids.size()) - 1))];
+}
+
+class Walk {
+ public:
+  Walk(std::uint64_t seed, const BlockHasher* hasher)
+      : rng_(seed),
+        checker_(static_cast<std::int32_t>(rng_.between(3, 24)), GroupGeometry::uniform(8), hasher,
+                 {static_cast<std::int32_t>(rng_.between(1, 30)), rng_.chance(0.7)}) {}
+
+  void step() {
+    const std::vector<SequenceId> live = checker_.sequences();
+    const std::vector<SequenceId> preempted = checker_.preempted();
+    switch (rng_.between(0, 8)) {
+      case 0:
+      case 1:
+      case 2:
+        checker_.start({{SequenceId{++last_}, rng_.chance(0.2) ? "a" : "", random_tokens(rng_), rng_.between(1, 40)}});
+        break;
+      case 3:
+        if (!live.empty()) checker_.grow({any_of(rng_, live)}, rng_.between(0, 20));
+        break;
+      case 4:
+        if (!live.empty()) checker_.release(any_of(rng_, live));
+        break;
+      case 5:
+        if (!live.empty()) checker_.preempt(any_of(rng_, live));
+        break;
+      case 6:
+        if (!preempted.empty() && checker_.resume(any_of(rng_, preempted), SequenceId{++last_})) ++num_resumed;
+        break;
+      case 7:
+        if (rng_.chance(0.3) && !preempted.empty()) checker_.forget(any_of(rng_, preempted));
+        checker_.read_ahead("", random_tokens(rng_));
+        break;
+      default:
+        if (checker_.num_in_flight() == 0) break;
+        checker_.end_transfer(
+            static_cast<std::size_t>(rng_.between(0, static_cast<std::int64_t>(checker_.num_in_flight()) - 1)),
+            rng_.chance(0.1));
+    }
+  }
+
+  void finish() {
+    for (SequenceId id : checker_.sequences()) checker_.release(id);
+    for (SequenceId id : checker_.preempted()) checker_.forget(id);
+    while (checker_.num_in_flight() > 0) checker_.end_transfer(0, false);
+    EXPECT_EQ(checker_.manager().capacity().used_blocks(), 0);
+    EXPECT_EQ(checker_.manager().tier_counters().frames_private, 0) << "a frame is lost";
+  }
+
+  const CacheChecker& checker() const { return checker_; }
+  int num_resumed = 0;
+
+ private:
+  Rng rng_;
+  CacheChecker checker_;
+  std::uint64_t last_ = 0;
+};
+
+TEST(KvTiers, WhateverMovesBetweenPoolRamAndFilesEverybodyReadsWhatIsTheirs) {
+  const CollidingHasher colliding;
+  std::uint64_t loaded = 0, evicted = 0, read = 0, lost = 0;
+  int resumed = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    Walk walk(seed, seed % 8 == 0 ? &colliding : nullptr);
+    for (int i = 0; i < 150 && !walk.checker().problem(); ++i) walk.step();
+    walk.finish();
+    ASSERT_EQ(walk.checker().problem(), std::nullopt);
+    const KvTierCounters counters = walk.checker().manager().tier_counters();
+    loaded += counters.blocks_loaded;
+    evicted += counters.frames_evicted;
+    read += counters.reads[0];
+    lost += counters.blocks_lost;
+    resumed += walk.num_resumed;
+  }
+  EXPECT_GT(loaded, 1000u);
+  EXPECT_GT(evicted, 1000u);
+  EXPECT_GT(read, 100u);
+  EXPECT_GT(lost, 10u);
+  EXPECT_GT(resumed, 500);
+}
+
+TEST(KvTiers, AKeptSequenceIsFoundWholeWithItsTailAfterOthersHaveUsedThePool) {
+  CacheChecker checker(8, GroupGeometry::uniform(8), nullptr, {.num_frames = 8});
+  Rng rng(1);
+  std::vector<TokenId> tokens, others;
+  for (std::int32_t i = 0; i < 30; ++i) tokens.push_back(TokenId{i});
+  for (std::int32_t i = 0; i < 64; ++i) others.push_back(TokenId{100 + i});
+  checker.start({{SequenceId{1}, "", tokens, 29}});
+  checker.preempt(SequenceId{1});
+  checker.start({{SequenceId{2}, "", others, 64}});  // takes the whole pool
+  checker.release(SequenceId{2});
+  EXPECT_TRUE(checker.resume(SequenceId{1}, SequenceId{3}));
+  EXPECT_EQ(checker.manager().tier_counters().blocks_loaded, 4u) << "three full blocks and the tail";
+  checker.release(SequenceId{3});
+  EXPECT_EQ(checker.manager().tier_counters().frames_private, 0);
+  EXPECT_EQ(checker.problem(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace quire

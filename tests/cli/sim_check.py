@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""quire sim as a user meets it: tables, JSON, errors of one line that name file, row and column.
+
+    sim_check.py --binary build/quire
+
+Needs no model and nothing but Python. Prints one line per check; exit code 1 if any failed.
+"""
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+class Sim:
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, Path(folder)
+
+    def run(self, *args):
+        done = subprocess.run([self.binary, "sim", *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=300)
+        return done.returncode, done.stdout, done.stderr
+
+    def json(self, *args):
+        path = self.folder / "out.json"
+        code, out, err = self.run(*args, "--json", path)
+        assert code == 0, f"exit code {code}: {err}"
+        return json.loads(path.read_text()), out
+
+    def refused(self, words, *args, code_wanted=1):
+        code, out, err = self.run(*args)
+        assert code == code_wanted, f"found exit code {code}, wanted {code_wanted}: {err}"
+        assert err.startswith("quire: ") and err.count("\n") == 1, f"wanted one line: {err!r}"
+        for word in words:
+            assert word in err, f"'{word}' is not in {err!r}"
+
+    def file(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+
+@check
+def the_exercise_needs_nothing_and_has_six_settings(sim):
+    report, out = sim.json("exercise")
+    settings = {(one["max_len"], one["mode"]): one for one in report["settings"]}
+    assert set(settings) == {(n, mode) for n in (512, 1024, 2048) for mode in ("static", "growing")}
+    for (max_len, mode), one in settings.items():
+        for side in ("paged", "contiguous"):
+            for key in ("blocks_occupied", "utilisation", "internal_fragmentation", "external_fragmentation",
+                        "requests_at_once_mean", "requests_at_once_max", "preemptions", "bytes_written"):
+                assert isinstance(one[side][key], (int, float)), (side, key)
+        assert 0 < one["paged"]["internal_fragmentation"] <= 0.05
+        assert one["contiguous"]["requests_at_once_max"] == 8192 // max_len
+        assert one["concurrency_ratio"] < one["concurrency_bound"]
+        assert (one["paged"]["bytes_written"] > 0) == (mode == "growing")
+    assert 1.6 < settings[512, "static"]["concurrency_bound"] < 2.0
+    assert 2.7 < settings[512, "growing"]["concurrency_bound"] < 3.1
+    for words in ("#####", "7 %", "elements of 4 bytes", "read back from the file"):
+        assert words in out, words
+    assert {one["block_size"] for one in report["sweep"]} == {8, 16, 32, 64, 128}
+
+
+@check
+def a_seed_gives_the_same_exercise_again_and_another_one_not(sim):
+    first, again, other = (sim.json("exercise", "--seed", seed)[0] for seed in (5, 5, 6))
+    assert first == again
+    assert first["settings"] != other["settings"]
+
+
+@check
+def the_blocks_stay_in_a_directory_that_is_given(sim):
+    code, _, err = sim.run("exercise", "--dir", sim.folder)
+    assert code == 0, err
+    assert (sim.folder / "quire-exercise-blocks.bin").stat().st_size > 1_000_000
+    sim.refused(["no/such", "No such file"], "exercise", "--dir", "no/such")
+
+
+@check
+def exact_figures_of_papers_are_within(sim):
+    for figure in ("mooncake", "vattention", "sharing"):
+        report, out = sim.json("paper", figure, "--reduced")
+        assert report["figures"][0]["within"] and "OUTSIDE" not in out
+        assert all(row["verdict"] in ("within", "no verdict") for row in report["figures"][0]["rows"])
+    sim.refused(["fig3", "fig2"], "paper", "fig3", code_wanted=2)
+
+
+@check
+def systems_run_side_by_side(sim):
+    report, out = sim.json("run", "--requests", 300, "--rate", 3, "--system", "quire,vattention,orca-max,fastertransformer")
+    assert [one["finished"] for one in report["systems"]] == [300] * 4
+    for one in report["systems"]:
+        assert one["ttft_s"]["p50"] <= one["ttft_s"]["p99"] <= one["ttft_s"]["max"]
+        assert abs(sum(one["memory"][key] for key in ("written", "reserved", "unused", "rounding", "free")) - 1) < 1e-9
+    assert "million a second" in out
+    sim.refused(["normal:1,2", "lognormal"], "run", "--prompt", "normal:1,2")
+    sim.refused(["poisson"], "run", "--arrivals", "never")
+    sim.refused(["--cost", "opt-13b"], "run", "--cost", "h100")
+
+
+@check
+def traces_are_read_and_what_is_wrong_is_one_line(sim):
+    good = sim.file("good.csv", "arrival_s,prompt_tokens,output_tokens\n0,10,5\n1.5,20,6\n")
+    report, _ = sim.json("trace", good)
+    assert report["systems"][0]["finished"] == 2
+    bad = {
+        "missing.csv": ("arrival_s,output_tokens\n0,5\n", ["row 1", "prompt_tokens"]),
+        "negative.csv": ("prompt_tokens,output_tokens\n5,-5\n", ["row 2", "output_tokens", "-5"]),
+        "unsorted.csv": ("arrival_s,prompt_tokens,output_tokens\n2,5,5\n1,5,5\n", ["row 3", "arrival_s"]),
+        "nan.csv": ("arrival_s,prompt_tokens,output_tokens\nNaN,5,5\n", ["row 2", "arrival_s", "NaN"]),
+        "huge.csv": ("prompt_tokens,output_tokens\n5,99999999999999999999\n", ["row 2", "output_tokens"]),
+        "empty.csv": ("", ["row 1", "empty"]),
+        "cut.csv.gz": (gzip.compress(b"prompt_tokens,output_tokens\n" + b"5,6\n" * 1000)[:-20], ["row", "column", "cut short"]),
+        "broken.jsonl": ('{"prompt_tokens": 5,\n', ["row 1"]),
+    }
+    for name, (content, words) in bad.items():
+        sim.refused([name, *words], "trace", sim.file(name, content))
+    for name, content, word in (("bom.csv", b"\xef\xbb\xbfprompt_tokens,output_tokens\n5,6\n", "byte-order mark"),
+                                ("crlf.csv", b"prompt_tokens,output_tokens\r\n5,6\r\n", "CR LF")):
+        code, _, err = sim.run("trace", sim.file(name, content), "--rate", 1)
+        assert code == 0 and name in err and word in err and "row 1" in err and "column" in err, err
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True)
+    args = parser.parse_args()
+    failed = 0
+    for one in CHECKS:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                one(Sim(args.binary, folder))
+                print(f"ok      {one.__name__}")
+            except AssertionError as error:
+                failed += 1
+                print(f"FAILED  {one.__name__}: {error}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
