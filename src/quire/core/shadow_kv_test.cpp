@@ -42,8 +42,8 @@ TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverThousandsOfSeeds) {
   EXPECT_GT(totals.hits, 10 * kCount);
   EXPECT_GT(totals.evictions, kCount);
   EXPECT_GT(totals.collisions, 0u);
-  EXPECT_GT(totals.gangs_preempted, kCount / 20);
-  EXPECT_GT(totals.searches_preempted, kCount / 20);
+  EXPECT_GT(totals.gangs_preempted, kCount / 50);
+  EXPECT_GT(totals.searches_preempted, kCount / 50);
   EXPECT_GT(totals.swaps, kCount / 20);
   EXPECT_GT(totals.no_room, 0u);
   EXPECT_GT(totals.loads, kCount);
