@@ -185,7 +185,7 @@ TEST(VAttention, WhatItDoesNotCombineWithIsRefusedByName) {
   EXPECT_NE(message(options).find("power of two"), std::string::npos) << message(options);
   options = vattention(model.path());
   options.kv_manager = "pages";
-  EXPECT_NE(message(options).find("paged or vattention"), std::string::npos) << message(options);
+  EXPECT_NE(message(options).find("paged, vattention or reserved"), std::string::npos) << message(options);
 }
 
 TEST(VAttention, ThePoolIsNoLargerThanTheMappingsAllow) {

@@ -40,17 +40,17 @@ TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverAThousandSeeds) {
   EXPECT_GT(totals.aged, kCount / 10) << "hardly anybody waited long enough to age";
   EXPECT_GT(totals.refused, 0u);
   EXPECT_GT(totals.hits, 10 * kCount);
-  EXPECT_GT(totals.evictions, kCount);
+  EXPECT_GT(totals.evictions, kCount / 2);
   EXPECT_GT(totals.collisions, 0u);
-  EXPECT_GT(totals.gangs_preempted, kCount / 40);
-  EXPECT_GT(totals.searches_preempted, kCount / 40);
-  EXPECT_GT(totals.swaps, kCount / 20);
+  EXPECT_GT(totals.gangs_preempted, kCount / 50);
+  EXPECT_GT(totals.searches_preempted, kCount / 50);
+  EXPECT_GT(totals.swaps, kCount / 40);
   EXPECT_GT(totals.no_room, 0u);
-  EXPECT_GT(totals.loads, kCount);
-  EXPECT_GT(totals.frames_evicted, kCount);
-  EXPECT_GT(totals.file_reads, kCount / 10);
-  EXPECT_GT(totals.failed_reads, kCount / 100);
-  EXPECT_GT(totals.files_removed, kCount / 10);
+  EXPECT_GT(totals.loads, kCount / 2);
+  EXPECT_GT(totals.frames_evicted, kCount / 4);
+  EXPECT_GT(totals.file_reads, kCount / 20);
+  EXPECT_GT(totals.failed_reads, 0u);
+  EXPECT_GT(totals.files_removed, kCount / 20);
 }
 
 TEST(ShadowKv, SoItIsUnderEveryCombinationOfPolicies) {
