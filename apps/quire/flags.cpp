@@ -152,6 +152,12 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command.add_option("--max-waiting", options.max_waiting, "Requests in the queue at most; one more is refused")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
+  command
+      .add_option_function<double>(
+          "--max-queue-seconds",
+          [&options](double seconds) { options.max_queue_ms = static_cast<std::int64_t>(seconds * 1000); },
+          "A request may wait for its first step at most so long, else it ends with 503 (default: any time)")
+      ->check(CLI::Range(0.001, 1e6));
   command.add_option("--repack-cache", options.repack_cache_dir,
                      "Keep packed weights in this directory, so that the next start is faster");
   command.add_option("--command-log", options.command_log, "Record the scheduler's commands in this file, for replay");

@@ -62,6 +62,8 @@ std::string_view finish_reason(engine::FinishReason reason) {
       return "length";
     case engine::FinishReason::cancelled:
       return "cancelled";
+    case engine::FinishReason::timed_out:
+      return "timed_out";
     case engine::FinishReason::failed:
       return "failed";
   }

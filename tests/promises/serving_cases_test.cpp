@@ -119,6 +119,30 @@ TEST(ServingCases, B03AHundredThousandSmallRequestsLeaveTheMemoryFlat) {
   EXPECT_EQ(engine->stats().blocks_used, 0);
 }
 
+// There was no way to limit how long a request may wait in the queue.
+TEST(ServingCases, B17WhoWaitsTooLongIsToldSoAndTheRunningOneIsUnharmed) {
+  const TinyModelFile model("llama");
+  auto engine = open({.model_path = model.path(), .kv_memory_bytes = 16 << 20, .max_batch_rows = 1, .max_queue_ms = 1});
+  auto unhurried = open({.model_path = model.path(), .kv_memory_bytes = 16 << 20});
+  std::vector<GenerateRequest> requests = {request_of(1, 20, 400)};
+  for (std::uint64_t seed = 2; seed <= 21; ++seed) requests.push_back(request_of(seed, 10, 400));
+  const auto answers = run_all(*engine, requests);
+  std::uint64_t num_timed_out = 0;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i].num_finishes, 1);
+    if (answers[i].finish.reason == FinishReason::timed_out) {
+      ++num_timed_out;
+      EXPECT_TRUE(answers[i].tokens.empty()) << "ended after it had started";
+    } else {
+      EXPECT_EQ(answers[i].finish.reason, FinishReason::length);
+      EXPECT_EQ(answers[i].ids(), run_one(*unhurried, requests[i]).ids());
+    }
+  }
+  EXPECT_GT(num_timed_out, 0u);
+  EXPECT_EQ(engine->stats().finished_timed_out, num_timed_out);
+  EXPECT_EQ(engine->stats().blocks_used, 0);
+}
+
 // Empty cache, nothing running, and requests waited for minutes.
 TEST(ServingCases, B09NobodyWaitsWhileNothingRuns) {
   const TinyModelFile model("llama");

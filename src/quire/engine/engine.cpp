@@ -97,11 +97,17 @@ struct Engine::State {
   Loaded loaded;
   std::unique_ptr<FileLog> log;
   std::int64_t max_waiting = 0;
+  std::int64_t max_queue_ms = 0;
 
   // The engine's thread only.
   std::unique_ptr<EngineCore> core;
   std::unique_ptr<ModelExecutor> executor;
   std::unordered_map<RequestId, Flight> flights;
+  struct QueueDeadline {
+    Clock::time_point at;
+    RequestId request;
+  };
+  std::deque<QueueDeadline> queue_deadlines;  ///< by time; requests among them may have started or ended
   bool stands_still = false;  ///< the last plan had no row though there is work: it waits for a read from a file
   Digest plan_digest;
   std::int64_t handled_submits = 0;  ///< since the last publish()
@@ -127,6 +133,7 @@ struct Engine::State {
   void wait_for_something();
   bool may_step() const;
   void end_transfers();
+  void end_overdue();
   void flush_files();
   void handle(SubmitCommand command);
   void handle(const CancelCommand& command) { core->cancel(command.id); }
@@ -175,11 +182,23 @@ void Engine::State::run() {
       std::sort(left.begin(), left.end());
       for (RequestId id : left) core->cancel(id);
     }
+    end_overdue();
     deliver(core->take_events(), {});
     send();
     if (may_step()) step();
   }
   flush_files();
+}
+
+/// Those that have waited for their first step longer than they may.
+void Engine::State::end_overdue() {
+  const auto now = Clock::now();
+  for (; !queue_deadlines.empty() && queue_deadlines.front().at <= now; queue_deadlines.pop_front()) {
+    const auto found = flights.find(queue_deadlines.front().request);
+    if (found == flights.end() || found->second.has_started()) continue;
+    found->second.note_timed_out();
+    core->cancel(found->first);
+  }
 }
 
 bool Engine::State::may_step() const { return (core->has_work() && !stands_still) || core->has_transfers_to_start(); }
@@ -224,6 +243,8 @@ void Engine::State::flush_files() {
 
 void Engine::State::handle(SubmitCommand command) {
   ++handled_submits;
+  if (max_queue_ms > 0)
+    queue_deadlines.push_back({command.submitted + std::chrono::milliseconds(max_queue_ms), command.id});
   CoreRequest request{
       .id = command.id,
       .prompt = command.request.prompt,
@@ -359,6 +380,9 @@ void Engine::State::publish() {
       case FinishReason::cancelled:
         ++stats.finished_cancelled;
         break;
+      case FinishReason::timed_out:
+        ++stats.finished_timed_out;
+        break;
       case FinishReason::failed:
         ++stats.finished_failed;
         break;
@@ -429,6 +453,7 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
   QUIRE_TRY(Loaded loaded, load(options));
   auto state = std::make_unique<State>(std::move(loaded));
   state->max_waiting = options.max_waiting;
+  state->max_queue_ms = options.max_queue_ms;
   if (!options.command_log.empty()) {
     QUIRE_TRY(state->log, FileLog::open(options.command_log));
   }

@@ -42,6 +42,7 @@ struct EngineOptions {
   std::int64_t max_batch_tokens = 512;  ///< tokens computed in one step
   std::int64_t max_batch_rows = 256;    ///< requests that run at once
   std::int64_t max_waiting = 1024;      ///< requests in the queue; one more is refused
+  std::int64_t max_queue_ms = 0;        ///< a request may wait for its first step at most so long; 0: any time
   std::string cpu_tier;                 ///< empty: the best; else as QUIRE_CPU
   bool prefix_cache = true;             ///< find and share prompt prefixes that were computed before
   std::string repack_cache_dir;         ///< where packed weights are kept for the next start; empty: nowhere
@@ -129,7 +130,8 @@ struct EngineStats {
   std::int64_t blocks_used = 0, blocks_total = 0;
   std::int64_t blocks_cached = 0;  ///< not used, with content that a request may find
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, preemptions = 0;
-  std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_failed = 0, refused = 0;
+  std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_timed_out = 0,
+                finished_failed = 0, refused = 0;
   std::uint64_t computed_tokens = 0;                  ///< of all steps
   std::uint64_t prefix_queries = 0, prefix_hits = 0;  ///< tokens looked up in the prefix cache, and found
   std::uint64_t prefix_evictions = 0;                 ///< cached blocks given up for new content

@@ -77,7 +77,7 @@ Finish Flight::finish_of(const BranchFinished& end, std::string message) const {
       finish.reason = FinishReason::length;
       break;
     case quire::FinishReason::cancelled:
-      finish.reason = FinishReason::cancelled;
+      finish.reason = timed_out_ ? FinishReason::timed_out : FinishReason::cancelled;
       finish.message = std::move(message);
       break;
     case quire::FinishReason::failed:

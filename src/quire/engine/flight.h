@@ -24,6 +24,8 @@ class Flight {
 
   void note_started(Clock::time_point at);
   void note_memory_refused() { memory_refused_ = true; }
+  void note_timed_out() { timed_out_ = true; }
+  bool has_started() const { return started_.has_value(); }
   /// Why one of its rows failed.
   std::string failure() const;
   void set_cached_tokens(std::int32_t count);
@@ -56,6 +58,7 @@ class Flight {
   std::vector<AnswerText> beams_;              ///< live ones; empty where there are no stop strings
   std::int32_t num_open_;
   bool memory_refused_ = false;
+  bool timed_out_ = false;  ///< cancelled by the engine, since it waited too long
   Clock::time_point submitted_;
   std::optional<Clock::time_point> started_, first_token_;
 };

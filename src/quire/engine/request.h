@@ -62,6 +62,7 @@ enum class FinishReason {
   stop,       ///< an end token or a stop string
   length,     ///< max_tokens, or the end of the context
   cancelled,  ///< by the client, or at shutdown
+  timed_out,  ///< waited longer in the queue than the engine allows; nothing was computed
   failed,     ///< the model gave a value that is not finite; the message says so
 };
 

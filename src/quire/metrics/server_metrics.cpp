@@ -110,6 +110,7 @@ struct ServerMetrics::State {
   Counter& finished_stop = finished.Add({{"reason", "stop"}});
   Counter& finished_length = finished.Add({{"reason", "length"}});
   Counter& finished_cancelled = finished.Add({{"reason", "cancelled"}});
+  Counter& finished_timed_out = finished.Add({{"reason", "timed_out"}});
   Counter& finished_failed = finished.Add({{"reason", "failed"}});
   prometheus::Family<Counter>& refused =
       counters("quire_requests_refused_total", "Requests refused by the engine, by reason.", true);
@@ -199,6 +200,7 @@ std::string ServerMetrics::text(const EngineSnapshot& engine) {
     State::raise(s.finished_stop, static_cast<double>(engine.finished_stop));
     State::raise(s.finished_length, static_cast<double>(engine.finished_length));
     State::raise(s.finished_cancelled, static_cast<double>(engine.finished_cancelled));
+    State::raise(s.finished_timed_out, static_cast<double>(engine.finished_timed_out));
     State::raise(s.finished_failed, static_cast<double>(engine.finished_failed));
   }
   std::ostringstream out;

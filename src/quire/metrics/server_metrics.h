@@ -12,7 +12,7 @@
 //               quire_recomputed_tokens_total, quire_kv_copied_blocks_total,
 //               quire_prefix_cache_queries_total and quire_prefix_cache_hits_total (both in tokens),
 //               quire_prefix_cache_evictions_total (in blocks),
-//               quire_requests_finished_total{reason = stop | length | cancelled | failed},
+//               quire_requests_finished_total{reason = stop | length | cancelled | timed_out | failed},
 //               quire_requests_refused_total{reason = invalid | overloaded | stopping},
 //               quire_http_requests_total{route, status}, quire_unknown_request_fields_total{route}
 //               quire_preemptions_by_kind_total{kind = swap | recompute_...: sched/preemption.h},
@@ -44,11 +44,12 @@ struct EngineSnapshot {
   std::int64_t running = 0, waiting = 0;
   std::int64_t blocks_used = 0, blocks_total = 0, blocks_cached = 0;
   std::int64_t kv_table_entries = 0, kv_unfilled_slots = 0;
-  std::uint64_t steps = 0, step_ns = 0;                                                               // counters
-  std::uint64_t prompt_tokens = 0, generated_tokens = 0, preemptions = 0;                             // counters
-  std::uint64_t computed_tokens = 0, recomputed_tokens = 0, copied_blocks = 0;                        // counters
-  std::uint64_t prefix_queries = 0, prefix_hits = 0, prefix_evictions = 0;                            // counters
-  std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_failed = 0;  // counters
+  std::uint64_t steps = 0, step_ns = 0;                                         // counters
+  std::uint64_t prompt_tokens = 0, generated_tokens = 0, preemptions = 0;       // counters
+  std::uint64_t computed_tokens = 0, recomputed_tokens = 0, copied_blocks = 0;  // counters
+  std::uint64_t prefix_queries = 0, prefix_hits = 0, prefix_evictions = 0;      // counters
+  std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_timed_out = 0,
+                finished_failed = 0;  // counters
   std::uint64_t ram_blocks = 0, ram_bytes = 0, files = 0, file_bytes = 0;
   std::uint64_t files_removed = 0;                                                       // a counter
   std::vector<LabelledCount> preemptions_by_kind, tier_blocks, file_reads, file_writes;  // counters

@@ -225,6 +225,7 @@ void Api::show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
                 .finished_stop = stats.finished_stop,
                 .finished_length = stats.finished_length,
                 .finished_cancelled = stats.finished_cancelled,
+                .finished_timed_out = stats.finished_timed_out,
                 .finished_failed = stats.finished_failed};
     add_tiers(stats.kv, snapshot);
   }

@@ -35,6 +35,12 @@ ApiError error_of(const engine::Finish& finish) {
   if (finish.reason == engine::FinishReason::cancelled) {
     return {.status = 503, .message = "the server is shutting down", .code = "shutting_down"};
   }
+  if (finish.reason == engine::FinishReason::timed_out) {
+    return {.status = 503,
+            .message = "the request waited in the queue for longer than the server allows",
+            .code = "queue_timeout",
+            .retry_after_seconds = 1};
+  }
   return {.status = 500, .message = finish.message, .code = "generation_failed"};
 }
 
@@ -69,8 +75,8 @@ bool Generation::on_delta(std::size_t index, engine::Delta delta, Clock::time_po
   if (ended_ || choice.done) return ended_;
   choice.usage = delta.usage;
   add_scores(index, std::move(delta.scores));
-  if (delta.finish && (delta.finish->reason == engine::FinishReason::cancelled ||
-                       delta.finish->reason == engine::FinishReason::failed)) {
+  if (delta.finish && delta.finish->reason != engine::FinishReason::stop &&
+      delta.finish->reason != engine::FinishReason::length) {
     fail(error_of(*delta.finish));
     return true;
   }
