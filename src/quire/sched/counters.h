@@ -12,6 +12,7 @@ struct CoreCounters {
   std::uint64_t steps = 0;
   std::uint64_t submitted = 0;              ///< accepted
   std::uint64_t refused = 0;                ///< not counted in submitted
+  std::uint64_t visited_requests = 0;       ///< by planning: one for each look at a running or waiting request
   std::array<std::uint64_t, 5> finished{};  ///< by FinishReason
   std::uint64_t preemptions = 0;
   std::array<std::uint64_t, kNumPreemptionKinds> preemptions_by{};  ///< by PreemptionKind

@@ -108,6 +108,7 @@ void Scheduler::age_requests() {
   for (std::int32_t i = 0; i < kMaxAgedPerStep; ++i) {
     const auto found = by_arrival_.lower_bound(next_to_age_);
     if (found == by_arrival_.end()) return;
+    ++counters_.visited_requests;
     const auto age = step_ - found->second->submitted_at;
     if (age <= static_cast<std::uint64_t>(options_.ageing_steps)) return;
     set_aged(*found->second);
@@ -135,6 +136,7 @@ void Scheduler::look_up_prefixes() {
     auto found = by_arrival_.lower_bound(next_to_look_up_);
     if (found == by_arrival_.end()) found = by_arrival_.begin();
     next_to_look_up_ = found->first + 1;
+    ++counters_.visited_requests;
     LiveRequest& request = *found->second;
     if (request.state == RequestState::running) continue;
     const std::int32_t num_tokens = cached_tokens(request);
@@ -209,6 +211,7 @@ bool Scheduler::draft_start(Prefill& prefill, SequenceId sequence, std::int32_t 
 
 LiveRequest* Scheduler::draft_decodes() {
   for (LiveRequest* request : running_) {
+    ++counters_.visited_requests;
     if (is_victim(request)) continue;
     for (const auto& branch : request->branches)
       if (request->is_decode(*branch) && !draft_row(request, branch.get(), 1)) return request;
@@ -220,6 +223,7 @@ void Scheduler::collect_prefills() {
   draft_.prefills.clear();
   draft_.asking_files.clear();
   for (LiveRequest* request : running_) {
+    ++counters_.visited_requests;
     if (is_victim(request)) continue;
     for (const auto& branch : request->branches)
       if (branch->memory && !request->is_decode(*branch) && request->prefill_left(*branch, branch->computed) > 0)
@@ -320,6 +324,7 @@ void Scheduler::admit_from_queue() {
   std::int32_t num_rows = rows_running();
   std::int32_t num_passed_over = 0;
   for (LiveRequest* request : queue_) {
+    ++counters_.visited_requests;
     if (num_rows + request->rows() > max_running_rows_) return;
     PrefixHit hit = match(*request, request->root());
     if (waits_for_files(*request, hit) || is_passed_over(*request, hit)) {
