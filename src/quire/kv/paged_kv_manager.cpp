@@ -38,6 +38,7 @@ KvUsage PagedKvManager::usage() const {
   KvUsage usage{.used_blocks = pool_.num_used()};
   std::map<BlockId, std::int64_t> filled_of_shared_tail;
   for (const Entry& entry : entries_) {
+    if (!entry.live) continue;
     const std::int64_t filled = entry.num_tokens % block_size_;
     for (const BlockTable& table : entry.tables) {
       usage.table_entries += static_cast<std::int64_t>(table.blocks.size()) - table.first_held;

@@ -107,6 +107,10 @@ TEST(KvUsage, CountsSharedBlocksOnceAndUnfilledSlotsOfTails) {
   EXPECT_EQ(usage.table_entries, 6);
   EXPECT_EQ(usage.used_blocks, 4);
   EXPECT_EQ(usage.unfilled_slots, 13 + 12);
+  manager.release(kA);
+  usage = manager.usage();
+  EXPECT_EQ(usage.table_entries, 3);
+  EXPECT_EQ(usage.unfilled_slots, 12) << "what has ended holds nothing";
 }
 
 }  // namespace
