@@ -36,6 +36,15 @@ std::uint64_t pool_bytes(const std::string& model, std::int64_t tokens) {
   return static_cast<std::uint64_t>(probe->info().kv_bytes_per_token * tokens);
 }
 
+/// What a sanitizer keeps back of freed memory and adds to used memory; 0 without one.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::int64_t kKeptBack = 512 << 20;
+#elif defined(__has_feature)
+constexpr std::int64_t kKeptBack = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ? 512 << 20 : 0;
+#else
+constexpr std::int64_t kKeptBack = 0;
+#endif
+
 /// Of this process, in bytes.
 std::int64_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
@@ -114,7 +123,7 @@ TEST(ServingCases, B03AHundredThousandSmallRequestsLeaveTheMemoryFlat) {
   serve(20'000);
   const std::int64_t after_warm_up = resident_bytes();
   serve(80'000);
-  EXPECT_LT(resident_bytes(), after_warm_up + after_warm_up / 100);
+  EXPECT_LT(resident_bytes(), after_warm_up + after_warm_up / 100 + kKeptBack);
   EXPECT_EQ(engine->stats().finished_length, 100'000u);
   EXPECT_EQ(engine->stats().blocks_used, 0);
 }
