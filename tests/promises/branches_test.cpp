@@ -5,21 +5,15 @@
 
 #include "quire/text/tokenizer.h"
 #include "tests/support/run.h"
+#include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire::test {
 namespace {
 
 using engine::Engine;
-using engine::EngineOptions;
 using engine::FinishReason;
 using engine::GenerateRequest;
-
-std::unique_ptr<Engine> open(EngineOptions options) {
-  auto engine = Engine::open(std::move(options));
-  QUIRE_CHECK(engine.ok(), engine.error().message);
-  return std::move(*engine);
-}
 
 GenerateRequest request_of(std::int32_t length, std::int32_t max_tokens, std::int32_t num_branches) {
   GenerateRequest request{.max_tokens = max_tokens, .ignore_eos = true, .top_logprobs = 2};

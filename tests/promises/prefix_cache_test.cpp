@@ -6,6 +6,7 @@
 
 #include "quire/base/rng.h"
 #include "tests/support/run.h"
+#include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire::test {
@@ -14,43 +15,6 @@ namespace {
 using engine::Engine;
 using engine::EngineOptions;
 using engine::GenerateRequest;
-
-constexpr std::uint64_t kMiB = 1 << 20;
-
-std::unique_ptr<Engine> open(EngineOptions options) {
-  if (options.context == 0) options.context = 512;
-  if (options.kv_memory_bytes == 0) options.kv_memory_bytes = 16 * kMiB;
-  if (options.threads == 0) options.threads = 1;
-  auto engine = Engine::open(std::move(options));
-  QUIRE_CHECK(engine.ok(), engine.error().message);
-  return std::move(*engine);
-}
-
-std::vector<TokenId> random_prompt(std::uint64_t seed, std::int64_t length) {
-  std::vector<TokenId> prompt;
-  for (std::int64_t i = 0; i < length; ++i)
-    prompt.push_back(TokenId{static_cast<std::int32_t>(random_at(seed, static_cast<std::uint64_t>(i)) % 256)});
-  return prompt;
-}
-
-GenerateRequest request_for(std::vector<TokenId> prompt, std::int32_t max_tokens = 8) {
-  GenerateRequest request;
-  request.prompt = std::move(prompt);
-  request.max_tokens = max_tokens;
-  request.ignore_eos = true;
-  request.top_logprobs = 2;
-  request.sampling.temperature = 0;
-  return request;
-}
-
-void expect_same(const Collected& a, const Collected& b) {
-  EXPECT_EQ(a.finish.reason, b.finish.reason);
-  EXPECT_EQ(a.text, b.text);
-  ASSERT_EQ(a.ids(), b.ids());
-  for (std::size_t i = 0; i < a.tokens.size(); ++i) ASSERT_EQ(a.tokens[i].logprob, b.tokens[i].logprob) << i;
-  ASSERT_EQ(a.scores.size(), b.scores.size());
-  for (std::size_t i = 0; i < a.scores.size(); ++i) ASSERT_EQ(a.scores[i].next_logprob, b.scores[i].next_logprob) << i;
-}
 
 const char* const kFamilies[] = {"llama", "qwen2", "gemma3"};
 
@@ -65,18 +29,18 @@ TEST(PrefixCache, B24ColdWarmPartlyCachedAndUncachedAnswersHaveTheSameBits) {
       const auto prompt = random_prompt(1, 100);
       auto partial = prompt;
       for (std::size_t i = 77; i < partial.size(); ++i) partial[i].value = (partial[i].value + 1) % 256;
-      const Collected without = run_one(*uncached, request_for(prompt));
-      const Collected partial_without = run_one(*uncached, request_for(partial));
-      const Collected cold = run_one(*cached, request_for(prompt));
+      const Collected without = run_one(*uncached, greedy_request(prompt));
+      const Collected partial_without = run_one(*uncached, greedy_request(partial));
+      const Collected cold = run_one(*cached, greedy_request(prompt));
       EXPECT_EQ(cold.usage.cached_tokens, 0);
       const std::int64_t filled = 107 / block_size * block_size;  // the last of 108 tokens has no KV
       expect_same(without, cold);
       for (int i = 0; i < 4; ++i) {
-        const Collected warm = run_one(*cached, request_for(prompt));
+        const Collected warm = run_one(*cached, greedy_request(prompt));
         EXPECT_EQ(warm.usage.cached_tokens, std::min<std::int64_t>(99, filled));
         expect_same(without, warm);
       }
-      const Collected partly = run_one(*cached, request_for(partial));
+      const Collected partly = run_one(*cached, greedy_request(partial));
       EXPECT_EQ(partly.usage.cached_tokens, std::min<std::int64_t>(77, filled));
       expect_same(partial_without, partly);
       EXPECT_EQ(uncached->stats().prefix_hits, 0u);
@@ -92,8 +56,8 @@ TEST(PrefixCache, AConversationFindsItsOwnAnswer) {
   auto uncached = open({.model_path = model.path(), .prefix_cache = false});
   auto history = random_prompt(2, 30);
   for (int turn = 0; turn < 4; ++turn) {
-    const Collected answer = run_one(*engine, request_for(history, 20));
-    expect_same(run_one(*uncached, request_for(history, 20)), answer);
+    const Collected answer = run_one(*engine, greedy_request(history, 20));
+    expect_same(run_one(*uncached, greedy_request(history, 20)), answer);
     const auto known =
         static_cast<std::int32_t>(history.size()) - 8;  // a turn adds seven, and the last token had no KV
     if (turn > 0) {
@@ -112,7 +76,7 @@ TEST(PrefixCache, RequestsThatArriveTogetherComputeTheirCommonPrefixOnce) {
   for (std::uint64_t i = 0; i < 8; ++i) {
     auto prompt = prefix;
     for (TokenId token : random_prompt(100 + i, 10)) prompt.push_back(token);
-    requests.push_back(request_for(prompt, 4));
+    requests.push_back(greedy_request(prompt, 4));
   }
   const auto answers = run_all(*engine, requests);
   // The prefix once, each tail, and each decode but the last token's.
@@ -133,7 +97,7 @@ TEST(PrefixCache, B30EightSamplesComputeTheirPromptOnceAndEqualEightSingles) {
   auto uncached = open({.model_path = model.path(), .prefix_cache = false});
   std::vector<GenerateRequest> samples;
   for (std::uint64_t k = 0; k < 8; ++k) {
-    samples.push_back(request_for(random_prompt(8, 400), 6));
+    samples.push_back(greedy_request(random_prompt(8, 400), 6));
     samples.back().sampling.temperature = 1;
     samples.back().sampling.seed = 5 + k;
   }
@@ -151,7 +115,7 @@ TEST(PrefixCache, P03APrefixOfARunningRequestIsFound) {
   std::mutex mutex;
   std::condition_variable changed;
   bool has_token = false, has_ended = false;
-  auto busy = engine->submit(request_for(prefix, 300), [&](engine::Delta delta) {
+  auto busy = engine->submit(greedy_request(prefix, 300), [&](engine::Delta delta) {
     std::lock_guard lock(mutex);
     has_token = has_token || !delta.tokens.empty();
     has_ended = delta.finish.has_value();
@@ -164,7 +128,7 @@ TEST(PrefixCache, P03APrefixOfARunningRequestIsFound) {
   }
   auto prompt = prefix;
   prompt.push_back(TokenId{65});
-  EXPECT_GE(run_one(*engine, request_for(prompt, 1)).usage.cached_tokens, 192);
+  EXPECT_GE(run_one(*engine, greedy_request(prompt, 1)).usage.cached_tokens, 192);
   engine->cancel(*busy.id);
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return has_ended; });
@@ -175,7 +139,7 @@ TEST(PrefixCache, B19ASaltNeverMeetsAnothersBlocks) {
   const TinyModelFile model("llama");
   auto engine = open({.model_path = model.path()});
   const auto cached = [&](const std::string& salt) {
-    GenerateRequest request = request_for(random_prompt(5, 64), 1);
+    GenerateRequest request = greedy_request(random_prompt(5, 64), 1);
     request.cache_salt = salt;
     return run_one(*engine, request).usage.cached_tokens;
   };
@@ -191,7 +155,7 @@ TEST(PrefixCache, B19ASaltNeverMeetsAnothersBlocks) {
 TEST(PrefixCache, B22ScoringAPromptTwiceGivesTheSameRowsTwice) {
   const TinyModelFile model("llama");
   auto engine = open({.model_path = model.path()});
-  GenerateRequest request = request_for(random_prompt(6, 33), 1);
+  GenerateRequest request = greedy_request(random_prompt(6, 33), 1);
   request.scoring = engine::PromptScoring{0, 1};
   const Collected first = run_one(*engine, request);
   const Collected second = run_one(*engine, request);
@@ -210,8 +174,8 @@ TEST(PrefixCache, B27TokensThatDifferBy256AreOtherTokens) {
   const TinyModelFile model("llama");
   auto engine = open({.model_path = model.path()});
   std::vector<TokenId> low(32, TokenId{1}), high(32, TokenId{257});
-  run_one(*engine, request_for(low, 1));
-  EXPECT_EQ(run_one(*engine, request_for(high, 1)).usage.cached_tokens, 0);
+  run_one(*engine, greedy_request(low, 1));
+  EXPECT_EQ(run_one(*engine, greedy_request(high, 1)).usage.cached_tokens, 0);
 }
 
 // P12: a long prompt of repeated filler, whose blocks have equal tokens at different depths.
@@ -220,7 +184,7 @@ TEST(PrefixCache, P12RepeatedFillerIsAnsweredAsWithoutACache) {
   auto cached = open({.model_path = model.path()});
   auto uncached = open({.model_path = model.path(), .prefix_cache = false});
   for (const std::size_t length : {400u, 400u, 300u, 399u, 416u}) {
-    const GenerateRequest request = request_for(std::vector<TokenId>(length, TokenId{32}));
+    const GenerateRequest request = greedy_request(std::vector<TokenId>(length, TokenId{32}));
     expect_same(run_one(*uncached, request), run_one(*cached, request));
   }
 }
@@ -232,9 +196,9 @@ TEST(PrefixCache, P13APromptOfWholeBlocksSentTwiceComputesItsLastTokenOnly) {
     auto engine = open({.model_path = model.path(), .block_size = block_size});
     for (std::int64_t blocks : {1, 2, 5}) {
       const auto prompt = random_prompt(static_cast<std::uint64_t>(blocks), blocks * block_size);
-      const Collected first = run_one(*engine, request_for(prompt, 1));
+      const Collected first = run_one(*engine, greedy_request(prompt, 1));
       const auto computed = engine->stats().computed_tokens;
-      const Collected second = run_one(*engine, request_for(prompt, 1));
+      const Collected second = run_one(*engine, greedy_request(prompt, 1));
       EXPECT_EQ(engine->stats().computed_tokens - computed, 1u);
       EXPECT_EQ(second.usage.cached_tokens, blocks * block_size - 1);
       expect_same(first, second);
@@ -248,7 +212,7 @@ TEST(PrefixCache, P01UnderConcurrentEvictionNobodyGetsForeignContent) {
   auto uncached = open({.model_path = model.path(), .prefix_cache = false});
   const auto per_token = static_cast<std::uint64_t>(uncached->info().kv_bytes_per_token);
   auto engine = open({.model_path = model.path(), .threads = 2, .kv_memory_bytes = 20 * 16 * per_token});
-  const auto conversation = [](std::uint64_t i) { return request_for(random_prompt(1000 + i, 70), 12); };
+  const auto conversation = [](std::uint64_t i) { return greedy_request(random_prompt(1000 + i, 70), 12); };
   for (std::uint64_t i = 0; i < 20; ++i) run_one(*engine, conversation(i));
   for (std::uint64_t round = 0; round < 20; ++round) {
     const std::vector<GenerateRequest> pair = {conversation(round), conversation((round * 7 + 3) % 20)};
@@ -284,7 +248,7 @@ TEST(PrefixCache, P10ASoakOverATreeOfPrefixesEqualsColdAnswersAndEndsEmpty) {
         const auto cut = prompt.size() - static_cast<std::size_t>(rng.between(0, 1) * 8) + 1 -
                          static_cast<std::size_t>(rng.between(0, 2));
         prompt.resize(std::min(cut, prompt.size()));
-        requests.push_back(request_for(prompt, static_cast<std::int32_t>(rng.between(1, 20))));
+        requests.push_back(greedy_request(prompt, static_cast<std::int32_t>(rng.between(1, 20))));
         requests.back().sampling.temperature = rng.chance(0.5) ? 0 : 1;
         requests.back().sampling.seed = rng();
       }

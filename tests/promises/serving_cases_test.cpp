@@ -7,33 +7,21 @@
 
 #include "quire/base/rng.h"
 #include "tests/support/run.h"
+#include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire::test {
 namespace {
 
 using engine::Engine;
-using engine::EngineOptions;
 using engine::FinishReason;
 using engine::GenerateRequest;
-
-std::unique_ptr<Engine> open(EngineOptions options) {
-  if (options.threads == 0) options.threads = 1;
-  auto engine = Engine::open(std::move(options));
-  QUIRE_CHECK(engine.ok(), engine.error().message);
-  return std::move(*engine);
-}
 
 GenerateRequest request_of(std::uint64_t seed, std::int64_t length, std::int32_t max_tokens) {
   GenerateRequest request{.max_tokens = max_tokens, .ignore_eos = true, .sampling = {.temperature = 0}};
   for (std::int64_t i = 0; i < length; ++i)
     request.prompt.push_back(TokenId{static_cast<std::int32_t>(random_at(seed, static_cast<std::uint64_t>(i)) % 256)});
   return request;
-}
-
-std::uint64_t pool_bytes(const std::string& model, std::int64_t tokens) {
-  auto probe = open({.model_path = model, .kv_memory_bytes = 1 << 20});
-  return static_cast<std::uint64_t>(probe->info().kv_bytes_per_token * tokens);
 }
 
 /// What a sanitizer keeps back of freed memory and adds to used memory; 0 without one.

@@ -11,31 +11,20 @@
 #include "quire/core/command_log.h"
 #include "quire/text/tokenizer.h"
 #include "tests/support/run.h"
+#include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire::test {
 namespace {
 
 using engine::Engine;
-using engine::EngineOptions;
 using engine::FinishReason;
 using engine::GenerateRequest;
-
-std::unique_ptr<Engine> open(EngineOptions options) {
-  auto engine = Engine::open(std::move(options));
-  QUIRE_CHECK(engine.ok(), engine.error().message);
-  return std::move(*engine);
-}
 
 GenerateRequest request_of(std::int32_t length, std::int32_t max_tokens, std::int32_t salt = 0) {
   GenerateRequest request{.max_tokens = max_tokens, .ignore_eos = true, .sampling = {.temperature = 0}};
   for (std::int32_t i = 0; i < length; ++i) request.prompt.push_back(TokenId{(i * 7 + salt * 13 + 1) % 256});
   return request;
-}
-
-std::uint64_t pool_bytes(const std::string& model, std::int64_t tokens) {
-  auto probe = open({.model_path = model, .threads = 1, .kv_memory_bytes = 1 << 20});
-  return static_cast<std::uint64_t>(probe->info().kv_bytes_per_token * tokens);
 }
 
 void expect_idle(const Engine& engine) {

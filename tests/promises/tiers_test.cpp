@@ -11,6 +11,7 @@
 #include "tests/support/models.h"
 #include "tests/support/run.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire::test {
@@ -21,15 +22,12 @@ using engine::EngineOptions;
 using engine::GenerateRequest;
 
 const char* const kFamilies[] = {"llama", "qwen2", "gemma3"};
-constexpr std::uint64_t kMiB = 1 << 20;
 
-std::unique_ptr<Engine> open(EngineOptions options) {
-  if (options.context == 0) options.context = 512;
-  if (options.kv_memory_bytes == 0) options.kv_memory_bytes = 16 * kMiB;
-  if (options.threads == 0) options.threads = 1;
-  auto engine = Engine::open(std::move(options));
-  QUIRE_CHECK(engine.ok(), engine.error().message);
-  return std::move(*engine);
+GenerateRequest request_for(std::vector<TokenId> prompt, std::int32_t max_tokens = 8) {
+  GenerateRequest request = greedy_request(std::move(prompt), max_tokens);
+  request.sampling.temperature = 1;
+  request.sampling.seed = 17;
+  return request;
 }
 
 std::string refusal(EngineOptions options) {
@@ -37,30 +35,6 @@ std::string refusal(EngineOptions options) {
   options.kv_memory_bytes = kMiB;
   const auto engine = Engine::open(std::move(options));
   return engine.ok() ? "" : engine.error().message;
-}
-
-std::vector<TokenId> random_prompt(std::uint64_t seed, std::int64_t length) {
-  std::vector<TokenId> prompt;
-  for (std::int64_t i = 0; i < length; ++i)
-    prompt.push_back(TokenId{static_cast<std::int32_t>(random_at(seed, static_cast<std::uint64_t>(i)) % 256)});
-  return prompt;
-}
-
-GenerateRequest request_for(std::vector<TokenId> prompt, std::int32_t max_tokens = 8) {
-  GenerateRequest request;
-  request.prompt = std::move(prompt);
-  request.max_tokens = max_tokens;
-  request.ignore_eos = true;
-  request.top_logprobs = 2;
-  request.sampling.temperature = 1;
-  request.sampling.seed = 17;
-  return request;
-}
-
-void expect_same(const Collected& a, const Collected& b) {
-  EXPECT_EQ(a.finish.reason, b.finish.reason);
-  ASSERT_EQ(a.ids(), b.ids());
-  for (std::size_t i = 0; i < a.tokens.size(); ++i) ASSERT_EQ(a.tokens[i].logprob, b.tokens[i].logprob) << i;
 }
 
 /// As much memory as so many blocks of the model need.

@@ -7,6 +7,7 @@
 #include "quire/base/rng.h"
 #include "tests/support/models.h"
 #include "tests/support/run.h"
+#include "tests/support/tiny_engine.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire::test {
@@ -18,15 +19,6 @@ using engine::GenerateRequest;
 
 constexpr std::uint64_t kKiB = 1 << 10;
 
-std::unique_ptr<Engine> open(EngineOptions options) {
-  if (options.context == 0) options.context = 512;
-  if (options.kv_memory_bytes == 0) options.kv_memory_bytes = 16 << 20;
-  if (options.threads == 0) options.threads = 1;
-  auto engine = Engine::open(std::move(options));
-  QUIRE_CHECK(engine.ok(), engine.error().message);
-  return std::move(*engine);
-}
-
 EngineOptions vattention(std::string path, std::int64_t page_group = 64 << 10) {
   EngineOptions options;
   options.model_path = std::move(path);
@@ -35,34 +27,11 @@ EngineOptions vattention(std::string path, std::int64_t page_group = 64 << 10) {
   return options;
 }
 
-std::vector<TokenId> random_prompt(std::uint64_t seed, std::int64_t length) {
-  std::vector<TokenId> prompt;
-  for (std::int64_t i = 0; i < length; ++i)
-    prompt.push_back(TokenId{static_cast<std::int32_t>(random_at(seed, static_cast<std::uint64_t>(i)) % 256)});
-  return prompt;
-}
-
-GenerateRequest request_for(std::vector<TokenId> prompt, std::int32_t max_tokens = 8) {
-  GenerateRequest request;
-  request.prompt = std::move(prompt);
-  request.max_tokens = max_tokens;
-  request.ignore_eos = true;
-  request.top_logprobs = 2;
-  request.sampling.temperature = 0;
-  return request;
-}
-
-void expect_same(const Collected& a, const Collected& b) {
-  EXPECT_EQ(a.finish.reason, b.finish.reason);
-  ASSERT_EQ(a.ids(), b.ids());
-  for (std::size_t i = 0; i < a.tokens.size(); ++i) ASSERT_EQ(a.tokens[i].logprob, b.tokens[i].logprob) << i;
-}
-
 /// Of many lengths, around the ends of tiles.
 std::vector<GenerateRequest> some_requests() {
   std::vector<GenerateRequest> requests;
   for (std::int64_t length : {1, 40, 63, 64, 65, 130, 300})
-    requests.push_back(request_for(random_prompt(static_cast<std::uint64_t>(length), length), 30));
+    requests.push_back(greedy_request(random_prompt(static_cast<std::uint64_t>(length), length), 30));
   return requests;
 }
 
@@ -110,7 +79,7 @@ TEST(VAttention, PreemptedRequestsGoOnWithTheSameBits) {
   options.kv_memory_bytes = 6 * 64 * kKiB;
   auto engine = open(options);
   std::vector<GenerateRequest> requests;
-  for (std::uint64_t i = 0; i < 6; ++i) requests.push_back(request_for(random_prompt(50 + i, 200), 280));
+  for (std::uint64_t i = 0; i < 6; ++i) requests.push_back(greedy_request(random_prompt(50 + i, 200), 280));
   const auto answers = run_all(*engine, requests);
   EXPECT_GT(engine->stats().preemptions, 0u);
   for (std::size_t i = 0; i < requests.size(); ++i) expect_same(run_one(*paged, requests[i]), answers[i]);
@@ -128,7 +97,7 @@ TEST(VAttention, AnAliasedPrefixChangesWhatIsComputedAndNoBit) {
     for (std::uint64_t i = 0; i < 5; ++i) {
       auto prompt = prefix;
       for (TokenId token : random_prompt(100 + i, 50)) prompt.push_back(token);
-      requests.push_back(request_for(prompt, 20));
+      requests.push_back(greedy_request(prompt, 20));
     }
     const Collected cold = run_one(*engine, requests[0]);
     EXPECT_EQ(cold.usage.cached_tokens, 0);
@@ -152,17 +121,17 @@ TEST(VAttention, ARealModelHasTheBitsOfPagingInABatchInChunksPreemptedAndWithAnA
   auto engine = open(options);
   // Four grow from one tile to two.
   std::vector<GenerateRequest> requests;
-  for (std::uint64_t i = 0; i < 4; ++i) requests.push_back(request_for(random_prompt(70 + i, 55), 15));
+  for (std::uint64_t i = 0; i < 4; ++i) requests.push_back(greedy_request(random_prompt(70 + i, 55), 15));
   const auto answers = run_all(*engine, requests);
   for (std::size_t i = 0; i < requests.size(); ++i) expect_same(run_one(*paged, requests[i]), answers[i]);
   EXPECT_GT(engine->stats().preemptions, 0u);
   // Two have the first tile of a third, whose end they do not share.
   auto prompt = random_prompt(7, 90);
-  run_one(*engine, request_for(prompt, 1));
+  run_one(*engine, greedy_request(prompt, 1));
   requests.clear();
   for (std::int32_t last : {1, 2}) {
     prompt.back().value = last;
-    requests.push_back(request_for(prompt, 3));
+    requests.push_back(greedy_request(prompt, 3));
   }
   const auto warm = run_all(*engine, requests);
   for (std::size_t i = 0; i < requests.size(); ++i) {
