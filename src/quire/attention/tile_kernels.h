@@ -3,8 +3,7 @@
 // of every operation; what is free is how many rows share a load.
 // Register blocks: up to six rows by one to four vectors of sixteen tokens (scores) or dimensions (weighted sums).
 //
-// A tile is read in place from f16, bf16 or f32 blocks when few rows share it (decode), else decoded once to f32
-// (prefill). int8 is always decoded.
+// Few rows (decode) read a tile in place from f16, bf16 or f32 blocks; else, and from int8, it is decoded to f32 once.
 
 #include <cstddef>
 #include <cstdint>
