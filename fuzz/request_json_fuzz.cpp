@@ -43,6 +43,7 @@ void check_request(const engine::GenerateRequest& request, const ModelFacts& fac
 }
 
 void answer(FakeBackend& backend, std::size_t i) {
+  const std::int32_t num_branches = backend.submissions[i].num_branches();
   const std::size_t prompt = backend.submissions[i].request.prompt.size();
   engine::Delta delta;
   for (std::size_t p = 0; backend.submissions[i].request.scoring && p < prompt; ++p) {
@@ -52,8 +53,10 @@ void answer(FakeBackend& backend, std::size_t i) {
     delta.scores.push_back(std::move(row));
   }
   backend.send(i, std::move(delta));
-  backend.send(i, "a\xF0\x9F");
-  backend.send(i, "b", engine::Finish{.reason = engine::FinishReason::length});
+  for (std::int32_t branch = 0; branch < num_branches; ++branch) {
+    backend.send(i, "a\xF0\x9F", std::nullopt, branch);
+    backend.send(i, "b", engine::Finish{.reason = engine::FinishReason::length}, branch);
+  }
 }
 
 }  // namespace
