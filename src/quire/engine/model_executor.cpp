@@ -90,7 +90,7 @@ StepResult ModelExecutor::execute(const BatchPlan& plan) {
   } else {
     compute_without(plan, is_refused);
   }
-  if (!places_) tables_.forget_passed(plan);
+  if (!places_) tables_.end_step(plan, results_);
   const auto elapsed = std::chrono::steady_clock::now() - start;
   return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
 }

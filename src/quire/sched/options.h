@@ -11,6 +11,9 @@
 
 namespace quire {
 
+inline constexpr std::int32_t kMaxSpeculativeTokens = 64;
+inline constexpr std::int32_t kMaxNgram = 64;
+
 struct CoreOptions {
   std::int32_t block_size = 16;     ///< tokens a block: 8, 16, 32, 64 or 128
   std::int32_t num_blocks = 0;      ///< blocks of the pool, the null block not counted; 1 to 2^24
@@ -25,6 +28,10 @@ struct CoreOptions {
   std::string victim_policy = "latest-arrived";  ///< sched/policy.h
   std::string step_composition = "mixed";        ///< sched/step_composition.h
   bool prefix_cache = false;                     ///< find prefixes that were computed before; see kv/kv_manager.h
+
+  // Speculative decoding (sched/ngram_proposer.h), with kv_manager paged.
+  std::int32_t num_speculative_tokens = 0;  ///< proposed for a row at most, up to kMaxSpeculativeTokens; 0: off
+  NgramMatch ngram;                         ///< within 1 and kMaxNgram
 
   std::string kv_manager = "paged";  ///< paged, vattention (kv/vattention_kv_manager.h) or reserved: the whole context
                                      ///< for every sequence (kv/reserved_kv_manager.h)
