@@ -27,7 +27,10 @@
 
 namespace quire {
 
-/// How long a match is; 1 <= min_match <= max_match.
+inline constexpr std::int32_t kMaxSpeculativeTokens = 64;  ///< proposed for a row in a step
+inline constexpr std::int32_t kMaxNgram = 64;              ///< tokens of a match
+
+/// How long a match is; 1 <= min_match <= max_match <= kMaxNgram.
 struct NgramMatch {
   std::int32_t min_match = 2;
   std::int32_t max_match = 4;

@@ -8,11 +8,9 @@
 #include "quire/base/result.h"
 #include "quire/kv/layer_groups.h"
 #include "quire/kv/vattention_kv_manager.h"
+#include "quire/sched/ngram_proposer.h"
 
 namespace quire {
-
-inline constexpr std::int32_t kMaxSpeculativeTokens = 64;
-inline constexpr std::int32_t kMaxNgram = 64;
 
 struct CoreOptions {
   std::int32_t block_size = 16;     ///< tokens a block: 8, 16, 32, 64 or 128
