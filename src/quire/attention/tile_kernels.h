@@ -104,7 +104,7 @@ struct TileKernels {
   static void pack_queries(const QueryRows& rows, float* packed) {
     // Short pieces far apart: the hardware does not foresee them.
     for (std::int64_t token = 0; token < rows.num_tokens; ++token) {
-      const float* q = rows.q + token * rows.q_stride;
+      const float* q = rows.token_q(token);
       for (std::int64_t d = 0; d < rows.group * rows.head_dim; d += 16) __builtin_prefetch(q + d);
     }
     const float factor = rows.q_factor;
@@ -115,7 +115,7 @@ struct TileKernels {
         const float* q[kRows];
         for (int r = 0; r < kRows; ++r, ++row) {
           std::int64_t token = quotient(row, rows.group), head = row - token * rows.group;
-          q[r] = rows.q + token * rows.q_stride + head * rows.head_dim;
+          q[r] = rows.token_q(token) + head * rows.head_dim;
         }
         for (std::int64_t d = 0, dim = rows.head_dim; d < dim; ++d) {
           for (int r = 0; r < kRows; ++r) out[d * kRows + r] = q[r][d] * factor;
@@ -449,15 +449,19 @@ struct TileKernels {
              : attend_decoded<T>(rows, cache, tile_start, area, out);
   }
 
-  template <class Head>
-  static void attend_span(const QueryRows& rows, const Head& cache, std::int64_t span, const WorkArea& area,
-                          const PartialRows& out) {
+  static void begin_state(const QueryRows& rows, const PartialRows& out) {
     for (std::int64_t row = 0; row < rows.num_rows(); ++row) out.m[row] = -__builtin_inff(), out.l[row] = 0.0f;
     std::int64_t elements = rows.num_rows() * padded_dim(rows.head_dim);
     for (std::int64_t i = 0; i < elements; i += 16) Lanes::zero().store(out.o + i);
+  }
+
+  template <class Head>
+  static void attend_span(const QueryRows& rows, const Head& cache, const SpanPart& part, const WorkArea& area,
+                          const PartialRows& out) {
+    if (part.first_tile == 0) begin_state(rows, out);
     bool in_place = rows.num_rows() <= 2 * kBlockRows && panel_tokens(cache) % 16 == 0 && rows.head_dim % 16 == 0;
-    for (std::int64_t tile = 0; tile < kSpanTokens / kTileTokens; ++tile) {
-      std::int64_t start = span * kSpanTokens + tile * kTileTokens;
+    for (std::int64_t tile = part.first_tile; tile < part.end_tile; ++tile) {
+      std::int64_t start = part.span * kSpanTokens + tile * kTileTokens;
       if (seen_by_any(rows, start).empty()) continue;
       switch (cache.type) {
         case KvType::f16:
