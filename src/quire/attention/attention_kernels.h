@@ -48,7 +48,7 @@ struct CachedHead {
   int block_shift = 0;
   KvType type = KvType::f16;
   const std::uint32_t* blocks = nullptr;  ///< block ids in order of position
-  static constexpr bool kHoldsInt8 = true;
+  static constexpr bool kHoldsInt8 = true, kHasSmallBlocks = true;
 };
 
 /// The same in contiguous memory: tile t at k + t * tile_stride, [head_dim][kTileTokens], and at v + t * tile_stride,
@@ -58,7 +58,7 @@ struct ContiguousHead {
   const std::byte* v = nullptr;
   std::int64_t tile_stride = 0;
   KvType type = KvType::f16;
-  static constexpr bool kHoldsInt8 = false;
+  static constexpr bool kHoldsInt8 = false, kHasSmallBlocks = false;
 };
 
 /// Softmax state of rows: maximum, denominator and weighted sum of V. A row that has seen no key is not defined.
@@ -80,6 +80,7 @@ struct WorkArea {
   float* k = nullptr;       ///< [head_dim, kTileTokens]
   float* v = nullptr;       ///< [kTileTokens, padded_dim]
   float* scores = nullptr;  ///< [kMaxBlockRows, kTileTokens]
+  float* scales = nullptr;  ///< [2, scale_groups, kTileTokens] and a vector more
 };
 inline constexpr std::int64_t kMaxBlockRows = 8;
 

@@ -140,10 +140,11 @@ void AttentionPlan::size_scratch(const KvLayout& layout, const Input& input) {
   most_tokens = std::min(most_tokens, kTokensPerItem);
   if (!members_.empty()) most_tokens = std::max(most_tokens, kSharedTokensPerItem);
   rows_per_item_ = most_tokens * group_;
-  const std::int64_t floats = align16(rows_per_item_ * layout.head_dim) +           // packed queries
-                              2 * kTileTokens * padded_dim(layout.head_dim) +       // decoded K and V
-                              kMaxBlockRows * kTileTokens +                         // scores
-                              2 * partial_floats(rows_per_item_, layout.head_dim);  // running and next state
+  const std::int64_t floats = align16(rows_per_item_ * layout.head_dim) +             // packed queries
+                              2 * kTileTokens * padded_dim(layout.head_dim) +         // decoded K and V
+                              kMaxBlockRows * kTileTokens +                           // scores
+                              2 * scale_groups(layout.head_dim) * kTileTokens + 16 +  // scales of int8
+                              2 * partial_floats(rows_per_item_, layout.head_dim);    // running and next state
   need_.worker_bytes = round_up(floats * 4, 64);
 }
 

@@ -42,6 +42,7 @@ class AttentionWork {
     area_.k = take(kTileTokens * padded_dim(dim));
     area_.v = take(kTileTokens * padded_dim(dim));
     area_.scores = take(kMaxBlockRows * kTileTokens);
+    area_.scales = take(2 * scale_groups(dim) * kTileTokens + 16);
     sum_ = partial_at(take(partial_floats(rows, dim)), rows);
     next_ = partial_at(take(partial_floats(rows, dim)), rows);
   }
