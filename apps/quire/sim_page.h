@@ -15,6 +15,9 @@ namespace quire::cli {
 /// Steps and requests that the simulation kept (SimulationOptions::max_samples and max_records), as events.
 html::RunEvents run_events(const SimulationResult& found);
 
+/// The film of the blocks, if it was recorded.
+html::Section block_section(const SimulationResult& found);
+
 /// Several systems side by side, then each by itself.
 html::Page simulations_page(const SimFlags& flags, const std::vector<SimulationResult>& all);
 
