@@ -70,19 +70,15 @@ const StepShape& EngineSystem::plan_step() {
     }
   }
   owners_.note(*plan_);
-  shape_ = {};
+  shape_ = shape_of(*plan_);
   for (const PlanRow& row : plan_->rows) note_row(row);
   return shape_;
 }
 
 void EngineSystem::note_row(const PlanRow& row) {
   Live& live = live_of(row.request);
-  if (row.is_prefill) {
-    shape_.add_prefill(row.begin, row.end());
+  if (row.is_prefill)
     planned_.push_back({row.request, live.lost > 0 ? ChangeKind::restored : ChangeKind::chunk, row.num_tokens});
-  } else {
-    shape_.add_decode(row.end());
-  }
   if (row.end() >= live.lost) live.lost = 0;
   total_written_ += row.end() - live.written;
   live.written = row.end();
