@@ -32,7 +32,7 @@ std::string command_line(const CLI::App& command) {
   }
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    if (option->count() == 0 || name == "--html" || name == "--json") continue;
+    if (option->count() == 0 || name == "--html" || name == "--json" || name == "--events") continue;
     if (!option->get_positional()) out += " " + name;
     for (const std::string& word : option->results()) {
       if (option->get_expected_max() > 0) out += " " + quoted(word);
@@ -163,6 +163,14 @@ void append_sections(html::Page& page, const SimulationResult& found, const std:
   }
 }
 
+Result<void> write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) return fail(path, ": ", std::strerror(errno));
+  return {};
+}
+
 }  // namespace
 
 html::RunEvents run_events(const SimulationResult& found) {
@@ -225,14 +233,24 @@ html::Page page_head(const SimFlags& flags, std::string title) {
   return page;
 }
 
+Result<void> write_sim_events(const SimFlags& flags, const std::string& path, const SimulationResult& found) {
+  html::RunEvents run = run_events(found);
+  const html::Page head = page_head(flags, {});
+  run.header.version = head.version;
+  run.header.command = head.command;
+  run.header.seed = flags.seed;
+  std::string text;
+  html::append_event(text, run.header);
+  for (const html::StepEvent& step : run.steps) html::append_event(text, step);
+  for (const html::RequestEvent& event : run.requests) html::append_event(text, event);
+  for (const html::BlockRun& block : run.blocks) html::append_event(text, block);
+  return write_text(path, text);
+}
+
 Result<void> write_sim_page(const SimFlags& flags, const html::Page& page) {
   if (flags.html_path.empty()) return {};
   QUIRE_TRY(const std::string text, html::render(page));
-  std::ofstream out(flags.html_path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) return fail(flags.html_path, ": ", std::strerror(errno));
-  return {};
+  return write_text(flags.html_path, text);
 }
 
 }  // namespace quire::cli

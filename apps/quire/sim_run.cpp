@@ -30,6 +30,7 @@ struct RunFlags {
   MemoryFlags memory;
   CostFlags cost;
   std::size_t records = 1000;
+  std::string events_path;
   std::string prefix_cache = "off";
   // Arrivals.
   std::string arrivals = "poisson";
@@ -111,7 +112,9 @@ Result<void> run_systems(RunFlags& flags, const std::string& command, const Make
                          json::Object extra) {
   QUIRE_TRY(const auto cost, set_up(flags));
   SimulationOptions options{.max_records = flags.records, .digests_plans = true};
-  options.records_blocks = !flags.sim.html_path.empty();
+  options.records_blocks = !flags.sim.html_path.empty() || !flags.events_path.empty();
+  if (!flags.events_path.empty() && flags.systems.size() != 1)
+    return fail("--events: found ", flags.systems.size(), " systems, wanted one");
   double wall_s = 0;
   QUIRE_TRY(const std::vector<SimulationResult> all, simulate_all(flags, *cost, options, make_source, wall_s));
   std::uint64_t tokens = 0;
@@ -127,6 +130,7 @@ Result<void> run_systems(RunFlags& flags, const std::string& command, const Make
   for (const SimulationResult& found : all) systems.push_back(simulation_as_json(found));
   out.append("systems", std::move(systems));
   QUIRE_TRY_VOID(write_sim_json(flags.sim, out));
+  if (!flags.events_path.empty()) QUIRE_TRY_VOID(write_sim_events(flags.sim, flags.events_path, all.front()));
   return write_sim_page(flags.sim, simulations_page(flags.sim, all));
 }
 
@@ -239,7 +243,10 @@ void add_common(CLI::App& command, RunFlags& flags) {
       .add_option("--arrivals", flags.arrivals,
                   "How requests come: poisson, gamma:CV, weibull:CV, on-off:ON,OFF, even, at-once")
       ->capture_default_str();
-  command.add_option("--records", flags.records, "Requests whose times are kept one by one, for --json and --html")
+  command.add_option("--events", flags.events_path, "Write what happened to this file, as JSON lines (docs/events.md)");
+  command
+      .add_option("--records", flags.records,
+                  "Requests whose times are kept one by one, for --json, --html and --events")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
 }
@@ -254,7 +261,8 @@ void add_sim_run(CLI::App& sim, Action& chosen) {
   command->add_option("--rates", flags->rates, "A run at each of these rates: latency against rate, and its knee")
       ->delimiter(',')
       ->check(CLI::Range(1e-6, 1e9))
-      ->excludes(rate);
+      ->excludes(rate)
+      ->excludes(command->get_option("--events"));
   command->add_option("--requests", flags->num_requests, "How many")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();

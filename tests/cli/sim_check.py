@@ -120,6 +120,19 @@ def latency_against_rate_has_a_knee(sim):
 
 
 @check
+def events_are_json_lines_of_known_kinds(sim):
+    path = sim.folder / "events.jsonl"
+    code, _, err = sim.run("run", "--requests", 50, "--rate", 4, "--blocks", 150, "--events", path)
+    assert code == 0, err
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert events[0]["event"] == "run" and events[0]["block_size"] == 16 and events[0]["seed"] == 42
+    kinds = {one["event"] for one in events}
+    assert kinds == {"run", "step", "queued", "started", "chunk", "first_token", "preempted", "restored", "finished", "block"}, kinds
+    assert max(one["block"] for one in events if one["event"] == "block") == 149
+    sim.refused(["--events", "2 systems"], "run", "--system", "quire,orca-max", "--events", path)
+
+
+@check
 def records_of_requests_have_chunks_preemptions_and_restorations(sim):
     report, _ = sim.json("run", "--requests", 100, "--rate", 4, "--blocks", 150)
     records = report["systems"][0]["records"]

@@ -163,7 +163,7 @@ TEST(Simulation, AnObserverSeesEveryStepAndChange) {
 TEST(Simulation, RecordsSayWhenPromptsWereComputedAndWhatWasPreemptedRestored) {
   std::vector<RequestSpec> requests;
   for (std::uint64_t i = 0; i < 12; ++i)
-    requests.push_back(spec(i * 5'000'000, 200 + static_cast<std::int32_t>(20 * i), 150));
+    requests.push_back(spec(i * 5'000'000, 200 + static_cast<std::int32_t>(10 * i), 150));
   const SimulationResult result = run("quire", requests, {.max_records = 100, .records_blocks = true});
   EXPECT_GT(result.num_preemptions, 0u);
   ASSERT_EQ(result.records.size(), requests.size());
