@@ -390,7 +390,7 @@ def beam_searches_are_recorded_as_who_continued_whom(quire):
         code, err = record(json.dumps({"set": "a", "prompt": PROMPT, "max_tokens": 6}) + "\n")
         assert code == 0, err
         searches = [line.split() for line in out.read_text().splitlines() if not line.startswith(("#", "quire-"))]
-        assert [(one[0], one[1], len(one[3])) for one in searches] == [("a", "2", 10), ("a", "3", 15)], searches
+        assert [(one[0], one[1], len(one[3])) for one in searches] == [("a", "2", 8), ("a", "3", 12)], searches
         assert sorted(path.name for path in Path(folder).iterdir()) == ["forks", "prompts.jsonl"]
         for text, word in (("{}\n", "set"), ('{"set": "a", "prompt": "b"}\n', "max_tokens"), ("x\n", "row 1"), ("", "no prompt")):
             code, err = record(text)

@@ -6,9 +6,10 @@
 //     # anything
 //     SET WIDTH PROMPT PARENTS        name of the workload; beams; tokens of the prompt; parents of all beams
 //
-// PARENTS has WIDTH digits for each generated token but the first: digit i of them (0-9, then a-z) is which of the
-// beams before it beam i continues. All beams live until the end. The prompt's last position gives all beams their
-// first tokens, so those need no digits. Errors are as for traces (trace.h).
+// PARENTS has WIDTH digits for each generated token but the first and the last: digit i of them (0-9, then a-z) is which
+// of the beams before it beam i continues. All beams live until the end. The prompt's last position gives all beams
+// their first tokens, so those need no digits; K and V of the last ones are never written. Errors are as for traces
+// (trace.h).
 
 #include <cstdint>
 #include <string>
@@ -28,7 +29,7 @@ struct BeamForks {
   std::vector<std::uint8_t> parents;  ///< [steps, width], each below width
 
   std::size_t num_steps() const { return parents.size() / static_cast<std::size_t>(width); }
-  /// Of one step after the first token.
+  /// Of one of these tokens.
   const std::uint8_t* step(std::size_t index) const { return parents.data() + index * static_cast<std::size_t>(width); }
 };
 
