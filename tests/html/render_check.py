@@ -5,7 +5,7 @@
 
 At 360 and 1,600 px of width, light and dark: no error, no request, every canvas drawn, nothing wider than the window,
 every control reached by the keyboard and doing something, enough contrast, colours that colour-blind eyes tell apart.
-The pages of quire sim likewise, but for keys and colours. The pictures are kept in --out. Prints `N passed, 0 failed`.
+The pictures are kept in --out. Prints `N passed, 0 failed`.
 """
 import argparse
 import base64
@@ -129,9 +129,9 @@ def screenshot(browser, path):
     path.write_bytes(base64.b64decode(data))
 
 
-def check_drawn(check, browser, where, wanted=10):
+def check_drawn(check, browser, where, at_least=10):
     canvases = browser.evaluate(DRAWN)
-    check.that(len(canvases) >= wanted, f"{where}: {len(canvases)} canvases, wanted {wanted}")
+    check.that(len(canvases) >= at_least, f"{where}: {len(canvases)} canvases")
     for canvas in canvases:
         check.that(canvas["label"] and canvas["colours"] >= 3 and canvas["drawn"] >= 300 and canvas["width"] > 100,
                    f"{where}: a picture is blank: {canvas}")
@@ -218,6 +218,17 @@ def check_controls(check, browser, where):
     check_drawn(check, browser, f"{where}, other choices")
 
 
+def check_look(check, browser, page, out, at_least):
+    """Every picture drawn and nothing wider than the window, at both widths and in both schemes."""
+    for width, scheme in itertools.product(WIDTHS, SCHEMES):
+        where = f"{page.name}, {width} px, {scheme}"
+        open_page(browser, page.as_uri(), width, scheme)
+        check_drawn(check, browser, where, at_least)
+        overflow = browser.evaluate(OVERFLOW)
+        check.that(not overflow, f"{where}: wider than the window: {overflow}")
+        screenshot(browser, out / f"{page.stem}-{width}-{scheme}.png")
+
+
 # What quire sim draws: the command, pictures at least, titles that must be among them.
 OVERLOAD = ("--requests", "300", "--blocks", "300")
 SIM_PAGES = {
@@ -232,17 +243,11 @@ SIM_PAGES = {
 
 
 def check_sim_pages(check, browser, binary, out):
-    for name, (command, wanted, titles) in SIM_PAGES.items():
+    for name, (command, at_least, titles) in SIM_PAGES.items():
         page = out / f"sim-{name}.html"
         subprocess.run([binary, "sim", *command, "--html", page], check=True, stdout=subprocess.DEVNULL)
         check.that(page.stat().st_size < 3 << 20, f"{name}: {page.stat().st_size} bytes, wanted less than 3 MiB")
-        for width, scheme in itertools.product(WIDTHS, SCHEMES):
-            where = f"{name}, {width} px, {scheme}"
-            open_page(browser, page.as_uri(), width, scheme)
-            check_drawn(check, browser, where, wanted)
-            overflow = browser.evaluate(OVERFLOW)
-            check.that(not overflow, f"{where}: wider than the window: {overflow}")
-            screenshot(browser, out / f"sim-{name}-{width}-{scheme}.png")
+        check_look(check, browser, page, out, at_least)
         drawn = browser.evaluate("[...document.querySelectorAll('h3')].map((node) => node.textContent)")
         check.that(set(titles) <= set(drawn), f"{name}: pictures are {drawn}, wanted {titles}")
         sources = browser.evaluate("[...document.querySelectorAll('figure')].map((node) => node.querySelector('.source').textContent + !!node.querySelector('a.csv'))")
@@ -256,6 +261,7 @@ def main():
     parser.add_argument("--binary", required=True, help="the program quire")
     parser.add_argument("--out", required=True, help="folder for the page and its pictures")
     parser.add_argument("--browser", default=shutil.which("chromium") or "chromium")
+    parser.add_argument("--page", action="append", default=[], help="one more page, of a command, to look at")
     args = parser.parse_args()
     out = Path(args.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -266,20 +272,18 @@ def main():
     check = Check()
     check.that(large.stat().st_size < 3 << 20, f"10,000 requests on 1,000 blocks: {large.stat().st_size} bytes, wanted less than 3 MiB")
     with Browser(args.browser) as browser:
-        for width, scheme in itertools.product(WIDTHS, SCHEMES):
-            where = f"{width} px, {scheme}"
-            open_page(browser, page.as_uri(), width, scheme)
-            check_drawn(check, browser, where)
-            overflow = browser.evaluate(OVERFLOW)
-            check.that(not overflow, f"{where}: wider than the window: {overflow}")
-            screenshot(browser, out / f"sample-{width}-{scheme}.png")
-            if width == WIDTHS[1]:
-                check_colours(check, browser, scheme)
+        check_look(check, browser, page, out, 10)
+        for given in args.page:
+            check_look(check, browser, Path(given).resolve(), out, 4)
+        for scheme in SCHEMES:
+            open_page(browser, page.as_uri(), WIDTHS[1], scheme)
+            check_colours(check, browser, scheme)
         for width in WIDTHS_BETWEEN:
             open_page(browser, page.as_uri(), width, "light")
             overflow = browser.evaluate(OVERFLOW)
             check.that(not overflow, f"{width} px: wider than the window: {overflow}")
         open_page(browser, page.as_uri(), WIDTHS[1], "dark")
+        where = "dark"
         check_keyboard(check, browser, where)
         check_controls(check, browser, where)
         check_cursors(check, browser, where)
