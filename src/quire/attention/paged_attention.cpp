@@ -10,6 +10,8 @@ namespace {
 /// One layer of a KvStore.
 class PagedMemory {
  public:
+  using Head = CachedHead;
+
   PagedMemory(const KvStore& store, std::int64_t layer) : store_(store), layer_(layer) {}
 
   const KvLayout& layout() const { return store_.layout(); }
@@ -29,8 +31,8 @@ class PagedMemory {
   }
 
   static void attend_span(const AttentionKernels& kernels, const QueryRows& rows, const CachedHead& cache,
-                          std::int64_t span, const WorkArea& area, const PartialRows& out) {
-    kernels.attend_span(rows, cache, span, area, out);
+                          const SpanPart<CachedHead>& part, const WorkArea& area, const PartialRows& out) {
+    kernels.attend_span(rows, cache, part, area, out);
   }
 
  private:
