@@ -108,7 +108,7 @@ class FidelityRows {
 
  private:
   std::string name(std::string_view metric) const {
-    return cat(workload_.name, ": ", metric, is_discarded_ ? " (discarded: the machine has changed)" : "");
+    return cat(workload_.name, ": ", metric, is_discarded_ ? " (discarded)" : "");
   }
   std::optional<report::Target> kept(std::optional<report::Target> target) const {
     return is_discarded_ ? std::nullopt : target;
@@ -131,7 +131,7 @@ void add_steps(const std::vector<RecordedServing>& runs, const CalibratedCost& c
   rows.add("step time, 95 % of errors within", "%", 100 * all.p95);
   rows.add("decode steps, median error", "%", 100 * planning::step_errors(cost, steps, StepKind::decodes).median);
   rows.add("steps with prompts, median error", "%", 100 * planning::step_errors(cost, steps, StepKind::prompts).median);
-  rows.add("time of all steps, predicted over recorded", "", all.total_ratio);
+  rows.add("time of all steps, predicted to recorded", "", all.total_ratio);
 }
 
 Result<void> compare(const Workload& workload, const Options& options, report::Report& report) {
@@ -154,7 +154,9 @@ Result<void> compare(const Workload& workload, const Options& options, report::R
 
   const double drift = planning::drift(before.fitted, after.fitted, runs.front().recorded.steps);
   FidelityRows rows(workload, drift > kMostDrift, report);
-  rows.add("calibrations before and after apart", "%", 100 * drift, report::at_most(100 * kMostDrift));
+  report.rows.push_back(report::make_row(
+      {cat(workload.name, ": calibrations before and after apart"), "%", report::at_most(100 * kMostDrift)},
+      {100 * drift}));
   add_steps(runs, before.fitted, rows);
   std::vector<std::vector<double>> engine_figures;
   for (const RecordedServing& run : runs) {
