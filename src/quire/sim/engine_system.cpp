@@ -65,13 +65,19 @@ bool EngineSystem::submit(CoreRequest request, std::uint64_t content) {
 const StepShape& EngineSystem::plan_step() {
   plan_ = &core_->plan_step();
   note(core_->take_events(), planned_);
+  owners_.note(*plan_);
   shape_ = shape_of(*plan_);
-  for (const PlanRow& row : plan_->rows) {
-    std::int32_t& written = live_of(row.request).written;
-    total_written_ += row.end() - written;
-    written = row.end();
-  }
+  for (const PlanRow& row : plan_->rows) note_row(row);
   return shape_;
+}
+
+void EngineSystem::note_row(const PlanRow& row) {
+  Live& live = live_of(row.request);
+  if (row.is_prefill)
+    planned_.push_back({row.request, live.lost > 0 ? ChangeKind::restored : ChangeKind::chunk, row.num_tokens});
+  if (row.end() >= live.lost) live.lost = 0;
+  total_written_ += row.end() - live.written;
+  live.written = row.end();
 }
 
 MemoryUse EngineSystem::memory() const {
@@ -81,6 +87,7 @@ MemoryUse EngineSystem::memory() const {
   const std::int64_t held = std::int64_t{capacity.used_blocks()} * use.pool_slots / capacity.num_blocks;
   use.written_slots = std::min(total_written_, held);  // less than the sum where blocks are shared
   use.rounding_slots = held - use.written_slots;
+  use.cached_slots = std::int64_t{capacity.cached_blocks} * use.pool_slots / capacity.num_blocks;
   return use;
 }
 
@@ -102,20 +109,18 @@ void EngineSystem::commit_recorded(const StepResult& result, std::vector<Request
 }
 
 void EngineSystem::note(const std::vector<Event>& events, std::vector<RequestChange>& changes) {
-  // What a request has written is gone with its memory.
-  const auto drop = [this](RequestId request, std::int32_t written) {
-    total_written_ -= std::exchange(live_of(request).written, written);
-  };
   for (const Event& event : events) {
     if (const auto* preempted = std::get_if<RequestPreempted>(&event)) {
-      drop(preempted->request, 0);
+      Live& live = live_of(preempted->request);
+      live.lost = std::max(live.lost, live.written);
+      total_written_ -= std::exchange(live.written, 0);
       changes.push_back({preempted->request, ChangeKind::preempted});
     } else if (const auto* started = std::get_if<RequestStarted>(&event)) {
-      changes.push_back({started->request, ChangeKind::started});
+      changes.push_back({started->request, ChangeKind::started, started->cached_tokens});
     } else if (const auto* sampled = std::get_if<TokenSampled>(&event)) {
       changes.push_back({sampled->request, ChangeKind::token});
     } else if (const auto* finished = std::get_if<RequestFinished>(&event)) {
-      drop(finished->request, kEnded);
+      total_written_ -= std::exchange(live_of(finished->request).written, kEnded);
       changes.push_back({finished->request, ChangeKind::finished});
     }
   }
