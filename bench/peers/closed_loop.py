@@ -20,6 +20,7 @@ class Request:
 @dataclass
 class Sample:
     sent: float
+    wanted: int
     times: list = field(default_factory=list)  # when tokens came; a time for each event, as a reader of a stream sees them
     tokens: int = 0
 
@@ -44,7 +45,7 @@ def run(engine, requests, clients, now=time.perf_counter):
     def send_next(time_s):
         if len(samples) < len(requests):
             request = requests[len(samples)]
-            samples.append(Sample(time_s))
+            samples.append(Sample(time_s, request.max_tokens))
             engine.submit(len(samples) - 1, request.prompt, request.max_tokens)
             return 1
         return 0
@@ -78,7 +79,8 @@ def figures(samples, seconds):
     """Rows of the report that `quire bench serve --json` writes, as far as comparisons need them."""
     first = [(sample.times[0] - sample.sent) * 1e3 for sample in samples if sample.times]
     gaps = [(b - a) * 1e3 for sample in samples for a, b in zip(sample.times, sample.times[1:])]
-    rows = [("completed", "requests", len(samples)), ("failed", "requests", 0), ("duration", "s", seconds),
+    short = sum(sample.tokens < sample.wanted for sample in samples)
+    rows = [("completed", "requests", len(samples)), ("failed", "requests", 0), ("short", "requests", short), ("duration", "s", seconds),
             ("output tokens/s", "tokens/s", sum(sample.tokens for sample in samples) / seconds if seconds else 0.0)]
     for name, values in (("ttft", first), ("gap", gaps)):
         for label, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):

@@ -9,6 +9,7 @@ prefix cache is on. Prints one JSON object.
 import argparse
 import importlib
 import json
+import os
 import random
 import statistics
 import time
@@ -92,10 +93,12 @@ def main():
     parser.add_argument("--step-tokens", type=int, default=512, help="tokens of a step at most")
     parser.add_argument("--cache-gib", type=int, default=2, help="memory for KV")
     args = parser.parse_args()
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the engines print does not mix with the JSON
     args.prefix_cache = args.requests is not None
     engine = importlib.import_module(f"{args.engine}_engine").Engine(args)
     rows = load_report(engine, args) if args.requests else steps_report(engine, args)
-    print(json.dumps({"name": engine.name, "version": engine.version, "rows": rows}))
+    print(json.dumps({"name": engine.name, "version": engine.version, "rows": rows}), file=out, flush=True)
 
 
 if __name__ == "__main__":

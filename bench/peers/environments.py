@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from child import Failed
+
 REQUIREMENTS = Path(__file__).with_name("requirements")
 AVX2_ONLY = "-DGGML_NATIVE=OFF"  # the default of llama.cpp for x86 is then AVX2, FMA, F16C and nothing newer
 SERVER_ONLY = ("-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_OPENSSL=OFF "
@@ -39,6 +41,14 @@ def recipe(name):
     return "".join(texts)
 
 
+def pinned(requirements, package):
+    """The version that is installed."""
+    for line in (REQUIREMENTS / f"{requirements}.txt").read_text().splitlines():
+        if line.startswith(f"{package}=="):
+            return line.split("==")[1]
+    raise KeyError(f"{package} in {requirements}.txt")
+
+
 def pip_commands(name):
     """Arguments of pip, in order."""
     requirements, cmake_args = ENVIRONMENTS[name]
@@ -51,7 +61,7 @@ def pip_commands(name):
 
 
 def python_of(name):
-    """The interpreter of environment `name`. Ends the program if it cannot be made."""
+    """The interpreter of environment `name`, which is made if it is not there."""
     folder = cache_directory() / name
     python, stamp = folder / "bin" / "python", folder / "stamp"
     if stamp.exists() and stamp.read_text() == recipe(name):
@@ -64,6 +74,6 @@ def python_of(name):
         for command in pip_commands(name):
             subprocess.run([python, "-m", "pip", *command], check=True, stdin=subprocess.DEVNULL, env={**os.environ, **build})
     except subprocess.CalledProcessError as error:
-        sys.exit(f"peers: environment {name} cannot be made: {error}")
+        raise Failed(f"no environment {folder}: {error}") from error
     stamp.write_text(recipe(name))
     return str(python)
