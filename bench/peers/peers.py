@@ -54,7 +54,7 @@ def run_quire(args):
 
 def run_peer(peer, args):
     return run_json([*programs.bench_command(peer, args), "--context", str(CONTEXT), "--batch", args.batch,
-                     "--steps", str(args.steps)], programs.engine_environment())
+                     "--steps", str(args.steps)], programs.engine_environment(peer, args))
 
 
 def rounds(args):

@@ -39,8 +39,15 @@ def python_of(environment):
     return environments.python_of(environment + ("-avx2" if is_avx2_only() and environment.startswith("llama") else ""))
 
 
-def engine_environment():
-    return {"ONEDNN_MAX_CPU_ISA": "AVX2"} if is_avx2_only() else {}
+def engine_environment(peer, args):
+    """What a peer wants to find in its environment variables."""
+    if peer == "openvino":
+        return {"ONEDNN_MAX_CPU_ISA": "AVX2"} if is_avx2_only() else {}
+    if peer == "vllm":
+        cpus = sorted(os.sched_getaffinity(0))[:args.threads]
+        return {"OMP_NUM_THREADS": str(args.threads), "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cpus)),
+                "LD_PRELOAD": str(Path(python_of("vllm")).parents[1] / "lib" / "libiomp5.so")}
+    return {}
 
 
 def bench_command(peer, args):

@@ -63,7 +63,7 @@ def run_in_process(peer, load, args, folder):
     subprocess.run([args.quire, "bench", "serve", "--requests-to", str(requests), *load_flags(load, args)], check=True,
                    stdin=subprocess.DEVNULL)
     return run_json([*programs.bench_command(peer, args), "--requests", str(requests), "--clients", str(args.clients),
-                     "--cache-gib", str(programs.KV_GIB)], programs.engine_environment())
+                     "--cache-gib", str(programs.KV_GIB)], programs.engine_environment(peer, args))
 
 
 def by_metric(result):

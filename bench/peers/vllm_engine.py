@@ -1,14 +1,13 @@
 """vLLM for CPU, as bench/peers/closed_loop.py and engine_bench.py want an engine.
 
 vLLM reads no GGUF file on a CPU: the weights are dequantised once, into a directory of safetensors in the cache directory.
-They are bfloat16 and the graph is compiled, which is what vLLM is made for; compiled code is kept for the next start.
+They are bfloat16 and the graph is compiled, which is what vLLM is made for; compiled code is kept for the next start. The
+engine runs in a process of its own, since only so does vLLM set its threads up; Intel's OpenMP is preloaded (programs.py).
 """
 import hashlib
 import os
 from pathlib import Path
 
-# In this process, so that a step can be called and timed; read when vllm is imported.
-os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -43,7 +42,6 @@ class Engine:
 
     def __init__(self, options):
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cache_gib)
-        torch.set_num_threads(options.threads)
         self.engine = LLMEngine.from_engine_args(EngineArgs(
             model=dequantised(options.model), skip_tokenizer_init=True, dtype="bfloat16", max_model_len=4096,
             max_num_seqs=64, max_num_batched_tokens=options.step_tokens, enable_prefix_caching=options.prefix_cache))
