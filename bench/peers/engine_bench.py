@@ -41,33 +41,35 @@ def prefill(engine, generator, tokens, repeat):
 
 
 def decode(engine, generator, batch, context, steps):
-    """Milliseconds of steps in which `batch` requests decode one token each."""
+    """Milliseconds a step, and how many, while `batch` requests decode one token each.
+
+    A mean over the whole stretch: an engine in a process of its own may run ahead, so that single steps say nothing.
+    """
     # Those that come first decode while the others' prompts are computed: room for that.
     for number in range(batch):
         engine.submit(number, prompt(generator, context), 2 * batch + steps + 4)
-    times, running, started = [], batch, set()
+    ends, running, started = [], batch, set()
     while running > 0:
-        start = time.perf_counter()
         events = engine.step()
-        elapsed = (time.perf_counter() - start) * 1e3
-        if len(started) == batch == running and len(events) == batch and len(times) <= steps:
-            times.append(elapsed)
+        if len(started) == batch == running and len(events) == batch and len(ends) < steps + 2:
+            ends.append(time.perf_counter())
         started.update(number for number, _, _ in events)
         running -= sum(has_ended for _, _, has_ended in events)
-    return times[1:]  # the first step of a batch size may compile or allocate
+    timed = ends[1:]  # the first steps of a batch size may compile or allocate
+    return (timed[-1] - timed[0]) * 1e3 / (len(timed) - 1), len(timed) - 1
 
 
-def row(metric, tokens, times):
-    median = statistics.median(times)
-    return {"metric": metric, "value": tokens * 1e3 / median, "unit": "tokens/s", "median_ms": median, "samples": len(times)}
+def row(metric, tokens, ms, samples):
+    return {"metric": metric, "value": tokens * 1e3 / ms, "unit": "tokens/s", "ms": ms, "samples": samples}
 
 
 def steps_report(engine, args):
     generator = random.Random(1)
-    rows = [row(f"prefill {args.context}", args.context, prefill(engine, generator, args.context, args.repeat))]
+    times = prefill(engine, generator, args.context, args.repeat)
+    rows = [row(f"prefill {args.context}", args.context, statistics.median(times), len(times))]
     for batch in map(int, args.batch.split(",")):
-        times = decode(engine, generator, batch, args.context, args.steps)
-        rows.append(row(f"decode batch {batch} context {args.context}", batch, times))
+        rows.append(row(f"decode batch {batch} context {args.context}", batch,
+                        *decode(engine, generator, batch, args.context, args.steps)))
     return rows
 
 

@@ -45,8 +45,10 @@ def engine_environment(peer, args):
         return {"ONEDNN_MAX_CPU_ISA": "AVX2"} if is_avx2_only() else {}
     if peer == "vllm":
         cpus = sorted(os.sched_getaffinity(0))[:args.threads]
+        preloaded = [Path(python_of("vllm")).parents[1] / "lib" / "libiomp5.so",
+                     *Path("/usr/lib").glob("*/libtcmalloc_minimal.so.4")]
         return {"OMP_NUM_THREADS": str(args.threads), "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cpus)),
-                "LD_PRELOAD": str(Path(python_of("vllm")).parents[1] / "lib" / "libiomp5.so")}
+                "LD_PRELOAD": ":".join(map(str, preloaded))}
     return {}
 
 
