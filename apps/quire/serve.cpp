@@ -322,6 +322,7 @@ int serve(ServeOptions options) {
 
   const std::int64_t max_waiting = options.engine.max_waiting;
   options.engine.progress = progress_line(names.front());
+  if (options.log_preemptions) options.engine.log_line = say;
   auto opened = engine::Engine::open(std::move(options.engine));
   if (!opened) {
     listener.stop();

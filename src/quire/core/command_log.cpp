@@ -60,7 +60,9 @@ StepResult get_commit(ByteReader& in) {
   result.rows.resize(in.get_count(9));
   for (RowResult& row : result.rows) {
     row.token.value = in.get<std::int32_t>();
-    row.failed = in.get<std::uint8_t>() != 0;
+    const auto outcome = in.get<std::uint8_t>();
+    row.failed = outcome == 1;
+    row.refused = outcome > 1;
     row.candidates.resize(in.get_count(8));
     for (Candidate& candidate : row.candidates) {
       candidate.token.value = in.get<std::int32_t>();
@@ -107,7 +109,7 @@ Result<CoreOptions> get_header(ByteReader& in) {
 }
 
 bool is_result_of(const PlanRow& row, const RowResult& result) {
-  if (result.failed || !row.samples) return true;
+  if (result.failed || result.refused || !row.samples) return true;
   if (row.num_outputs == 1 && !row.ranked) return result.token.value >= 0;
   const auto num_outputs = static_cast<std::size_t>(row.num_outputs);
   const bool counts = row.ranked ? !result.candidates.empty() && result.candidates.size() <= num_outputs

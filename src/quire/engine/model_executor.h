@@ -26,7 +26,6 @@ namespace quire::engine {
 struct RowOutput {
   std::vector<OutputToken> tokens;  ///< drawn ones, as many as the row has outputs; meaningful if it has not failed
   std::vector<ScoreRow> scores;     ///< rising positions
-  bool memory_refused = false;      ///< vAttention: the kernel had no room for its memory; the row was not computed
 };
 
 /// What an executor works with; all referred-to objects outlive it.

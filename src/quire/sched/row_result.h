@@ -19,6 +19,7 @@ struct RowResult {
   /// Of a row with several outputs: the tokens drawn for branches 0, 1, ... [num_outputs]; or, of a ranked row, the
   /// best tokens, each once, by logprob, then id: [num_outputs], or fewer if the vocabulary has no more, at least 1.
   std::vector<Candidate> candidates = {};
+  bool refused = false;  ///< the system had no memory for it: nothing was computed, its request tries again later
   friend bool operator==(const RowResult&, const RowResult&) = default;
 };
 
