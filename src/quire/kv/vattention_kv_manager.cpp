@@ -341,7 +341,9 @@ void VAttentionKvManager::fill(std::int32_t place, std::int64_t num_tokens, Bloc
 void VAttentionKvManager::drop_shared_spare(std::int32_t place) {
   const std::int32_t held = table_.held(place);
   if (table_.size(place) == held) return;
-  if (table_.state(table_.groups(place)[static_cast<std::size_t>(held)]).mappings > 1) shrink_to(place, held);
+  // Held: by a start of the same plan that is still to come.
+  const PlaceTable::GroupState& first = table_.state(table_.groups(place)[static_cast<std::size_t>(held)]);
+  if (first.mappings > 1 || first.is_held()) shrink_to(place, held);
 }
 
 void VAttentionKvManager::map_ahead() {
