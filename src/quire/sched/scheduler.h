@@ -109,9 +109,9 @@
 
 namespace quire {
 
-/// A step of few tokens takes the time of reading the weights; behind that each more costs its own computation, and
-/// most proposals are not worth it.
-inline constexpr std::int32_t kMaxTokensWithProposals = 16;
+/// A step of few tokens takes little more than the time of reading the weights; with more, each costs its own
+/// computation, and most proposals are not worth it (docs/performance.md). So four rows get one each, eight none.
+inline constexpr std::int32_t kMaxTokensWithProposals = 8;
 inline constexpr std::int32_t kMaxPassedOver = 32;
 inline constexpr std::int32_t kMaxAgedPerStep = 32;
 inline constexpr std::int32_t kMaxLookedUp = 16;
