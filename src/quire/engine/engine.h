@@ -90,6 +90,7 @@ struct EngineInfo {
   double weights_seconds = 0;         ///< of these: packing the weights, or mapping packed ones
   model::RepackReport repack;         ///< where packed weights came from
   std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
+  std::uint64_t kv_store_bytes = 0;     ///< kv_bytes and what the store adds: the null block, padding
   std::uint64_t free_memory_bytes = 0;  ///< when the engine was opened
   std::string kv_memory_why;            ///< how kv_bytes was chosen
   std::int64_t max_batch_tokens = 0, max_batch_rows = 0;
