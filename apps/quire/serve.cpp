@@ -113,15 +113,26 @@ std::string weights_origin(const model::RepackReport& repack) {
   return "packed";
 }
 
-std::string try_it(const std::string& address, bool chat) {
-  const char* path = chat ? "/v1/chat/completions" : "/v1/completions";
-  const char* body = chat ? R"({"messages":[{"role":"user","content":"What is a quire?"}]})"
-                          : R"({"prompt":"A quire is","max_tokens":32})";
-  return cat("curl ", address, path, " -H 'Content-Type: application/json' -d '", body, "'");
+/// Beside what the engine says of itself, what the summary says.
+struct Serving {
+  std::vector<std::string> names;
+  std::string address;
+  std::uint16_t port = 0;
+  bool chat = false;  ///< the model has a chat template
+  bool needs_key = false;
+  std::int64_t max_waiting = 0;
+};
+
+std::string try_it(const Serving& serving) {
+  const char* path = serving.chat ? "/v1/chat/completions" : "/v1/completions";
+  const char* body = serving.chat ? R"({"messages":[{"role":"user","content":"What is a quire?"}]})"
+                                  : R"({"prompt":"A quire is","max_tokens":32})";
+  return cat("curl ", serving.address, path, serving.needs_key ? " -H 'Authorization: Bearer YOUR_KEY'" : "",
+             " -H 'Content-Type: application/json' -d '", body, "'");
 }
 
-std::string summary_text(const engine::EngineInfo& info, const std::string& name, const std::string& address, bool chat,
-                         std::int64_t max_waiting) {
+std::string summary_text(const engine::EngineInfo& info, const Serving& serving) {
+  const std::string& name = serving.names.front();
   const std::int64_t full = info.num_blocks / std::max<std::int64_t>(1, info.blocks_per_request);
   std::string out;
   const auto line = [&out](std::string_view label, const std::string& text) {
@@ -156,20 +167,19 @@ std::string summary_text(const engine::EngineInfo& info, const std::string& name
                                             ", ", info.kv_swap_files_found, " found"),
              "; preemption ", info.preemption));
   line("batch", cat("up to ", info.max_batch_tokens, " tokens and ", info.max_batch_rows, " requests a step, ",
-                    max_waiting, " more may wait"));
-  line("chat", chat ? "the model's own template" : "no template in the model: use /v1/completions");
-  line("address", cat(address, " (ready; Ctrl-C drains and stops)"));
-  line("try", try_it(address, chat));
+                    serving.max_waiting, " more may wait"));
+  line("chat", serving.chat ? "the model's own template" : "no template in the model: use /v1/completions");
+  line("address", cat(serving.address, " (ready; Ctrl-C drains and stops)"));
+  line("try", try_it(serving));
   return out;
 }
 
-std::string summary_json(const engine::EngineInfo& info, const std::vector<std::string>& names,
-                         const std::string& address, std::uint16_t port, bool chat) {
+std::string summary_json(const engine::EngineInfo& info, const Serving& serving) {
   std::string out;
   json::Writer w(out);
-  w.begin_object().field("event", "ready").field("address", address).field("port", port);
+  w.begin_object().field("event", "ready").field("address", serving.address).field("port", serving.port);
   w.key("models").begin_array();
-  for (const std::string& name : names) w.value(name);
+  for (const std::string& name : serving.names) w.value(name);
   w.end_array();
   w.field("model_name", info.model_name).field("architecture", info.architecture);
   w.field("quantization", info.quantization).field("model_path", info.model_path).field("file_bytes", info.file_bytes);
@@ -191,7 +201,7 @@ std::string summary_json(const engine::EngineInfo& info, const std::vector<std::
   w.field("kv_swap_dir", info.kv_swap_dir).field("kv_swap_bytes", info.kv_swap_bytes);
   w.field("kv_swap_files_found", info.kv_swap_files_found).field("preemption", info.preemption);
   w.field("max_batch_tokens", info.max_batch_tokens).field("max_batch_rows", info.max_batch_rows);
-  w.field("chat_template", chat).end_object();
+  w.field("chat_template", serving.chat).end_object();
   return out + "\n";
 }
 
@@ -297,10 +307,11 @@ int serve(ServeOptions options) {
     say("error: " + keys.error().message);
     return 1;
   }
-  if (!may_listen(options, keys->required())) return 1;
+  Serving serving{
+      .names = model_names(options), .needs_key = keys->required(), .max_waiting = options.engine.max_waiting};
+  if (!may_listen(options, serving.needs_key)) return 1;
   Signals signals;
-  const std::vector<std::string> names = model_names(options);
-  metrics::ServerMetrics metrics(names.front());
+  metrics::ServerMetrics metrics(serving.names.front());
   server::HttpServerOptions http_options{.host = options.host, .port = options.port};
   http_options.error_response = [&metrics](int status, std::string_view message) {
     metrics.count_http_request("other", status);
@@ -321,8 +332,7 @@ int serve(ServeOptions options) {
     api.handle(std::move(request), std::move(exchange));
   });
 
-  const std::int64_t max_waiting = options.engine.max_waiting;
-  options.engine.progress = progress_line(names.front());
+  options.engine.progress = progress_line(serving.names.front());
   auto opened = engine::Engine::open(std::move(options.engine));
   if (!opened) {
     listener.stop();
@@ -331,16 +341,16 @@ int serve(ServeOptions options) {
   }
   std::unique_ptr<engine::Engine> engine = *std::move(opened);
   if (!engine->info().repack.note.empty()) say(engine->info().repack.note);
-  server::EngineBackend backend(*engine, max_waiting);
+  server::EngineBackend backend(*engine, serving.max_waiting);
   signals.catch_first();
   on_io_thread(listener, [&] { api.set_backend(&backend); });
 
-  const std::string address = address_of(options, listener.port());
-  const bool chat = engine->chat_template() != nullptr;
-  std::fputs((options.json ? summary_json(engine->info(), names, address, listener.port(), chat)
-                           : summary_text(engine->info(), names.front(), address, chat, max_waiting))
-                 .c_str(),
-             stdout);
+  serving.port = listener.port();
+  serving.address = address_of(options, serving.port);
+  serving.chat = engine->chat_template() != nullptr;
+  const std::string summary =
+      options.json ? summary_json(engine->info(), serving) : summary_text(engine->info(), serving);
+  std::fputs(summary.c_str(), stdout);
   std::fflush(stdout);
 
   signals.wait_first();

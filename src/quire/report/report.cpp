@@ -108,16 +108,17 @@ Row make_row(Metric metric, const std::vector<double>& values, std::string again
   return row;
 }
 
-std::string describe_machine(CpuTier tier, int threads) {
-  std::string model = "unknown CPU";
+std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
     const auto colon = line.find(": ");
-    if (!line.starts_with("model name") || colon == std::string::npos) continue;
-    model = line.substr(colon + 2);
-    break;
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
-  return cat(model, ", ", threads, threads == 1 ? " thread, " : " threads, ", to_string(tier));
+  return "unknown CPU";
+}
+
+std::string describe_machine(CpuTier tier, int threads) {
+  return cat(cpu_name(), ", ", threads, threads == 1 ? " thread, " : " threads, ", to_string(tier));
 }
 
 std::string as_json(const Report& report) {

@@ -66,7 +66,9 @@ Row make_row(Metric metric, const std::vector<double>& values);
 /// values[i] and peers[i] come from the same round.
 Row make_row(Metric metric, const std::vector<double>& values, std::string against, const std::vector<double>& peers);
 
-/// "AMD EPYC 9354, 2 threads, avx512vnni". The model name is read from the system; "unknown CPU" if it has none.
+/// "AMD EPYC 9354", as the system calls it; "unknown CPU" if it does not.
+std::string cpu_name();
+/// "AMD EPYC 9354, 2 threads, avx512vnni".
 std::string describe_machine(CpuTier tier, int threads);
 
 std::string as_json(const Report& report);

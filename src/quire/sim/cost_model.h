@@ -6,6 +6,7 @@
 //                    GPU profiles have it
 //     TableCost      measured points, straight lines between them
 //     RooflineCost   bytes over bandwidth, or operations over their rate, whichever takes longer
+//     CalibratedCost what this machine took, measured (sim/calibrated_cost.h)
 //
 // A step that computes prompts and decodes costs both variable parts and the larger constant part once.
 
@@ -15,30 +16,9 @@
 #include <vector>
 
 #include "quire/base/result.h"
+#include "quire/sim/step_shape.h"
 
 namespace quire {
-
-/// What a step computes.
-struct StepShape {
-  std::int64_t num_prefill_rows = 0;
-  std::int64_t num_prefill_tokens = 0;
-  double prefill_squares = 0;  ///< sum over rows of end^2 - begin^2: a prompt in chunks has the sum of the whole
-  std::int64_t num_decode_rows = 0;
-  std::int64_t decode_context = 0;  ///< sum over decode rows of the positions each attends to
-
-  std::int64_t num_tokens() const { return num_prefill_tokens + num_decode_rows; }
-  bool empty() const { return num_prefill_rows + num_decode_rows == 0; }
-  void add_prefill(std::int64_t begin, std::int64_t end) {
-    ++num_prefill_rows;
-    num_prefill_tokens += end - begin;
-    prefill_squares +=
-        static_cast<double>(end) * static_cast<double>(end) - static_cast<double>(begin) * static_cast<double>(begin);
-  }
-  void add_decode(std::int64_t context) {
-    ++num_decode_rows;
-    decode_context += context;
-  }
-};
 
 class CostModel {
  public:

@@ -7,7 +7,7 @@ namespace {
 
 StepShape decodes(std::int64_t rows, std::int64_t context) {
   StepShape shape;
-  shape.num_decode_rows = rows;
+  shape.num_decode_rows = shape.num_decode_tokens = rows;
   shape.decode_context = context;
   return shape;
 }

@@ -68,13 +68,8 @@ const StepShape& EngineSystem::plan_step() {
       planned_.push_back({started->request, ChangeKind::started});
     }
   }
-  shape_ = {};
+  shape_ = shape_of(*plan_);
   for (const PlanRow& row : plan_->rows) {
-    if (row.is_prefill) {
-      shape_.add_prefill(row.begin, row.end());
-    } else {
-      shape_.add_decode(row.end());
-    }
     std::int32_t& written = live_of(row.request).written;
     total_written_ += row.end() - written;
     written = row.end();

@@ -68,7 +68,7 @@ class Run {
     sample.num_running = system_.num_running();
     sample.num_waiting = system_.num_waiting();
     sample.prefill_tokens = shape.num_prefill_tokens;
-    sample.decode_tokens = shape.num_decode_rows;
+    sample.decode_tokens = shape.num_decode_tokens;
     sample.memory = system_.memory();
     note_step(sample);
     changes_.clear();
