@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "quire/base/check.h"
+#include "quire/planning/cost_parts.h"
 #include "quire/sim/capacity.h"
 #include "quire/sim/engine_system.h"
 
@@ -12,35 +13,6 @@ namespace {
 
 constexpr double kKeepsUp = 0.1;  ///< of the time of arrivals
 constexpr std::uint64_t kArrivalStream = 3;
-
-/// Sums up which part of the shape each step's time is for. Of one run, on one thread.
-class MeteredCost final : public CostModel {
- public:
-  explicit MeteredCost(const CostModel& cost) : cost_(cost) {}
-  std::string description() const override { return cost_.description(); }
-  std::uint64_t step_ns(const StepShape& shape) const override {
-    const std::uint64_t ns = cost_.step_ns(shape);
-    if (shape.num_decode_rows == 0) {
-      prefill_ns_ += static_cast<double>(ns);
-    } else if (shape.num_prefill_rows == 0) {
-      decode_ns_ += static_cast<double>(ns);
-    } else {
-      StepShape decode;
-      decode.num_decode_rows = shape.num_decode_rows;
-      decode.decode_context = shape.decode_context;
-      const auto part = static_cast<double>(std::min(ns, cost_.step_ns(decode)));
-      decode_ns_ += part;
-      prefill_ns_ += static_cast<double>(ns) - part;
-    }
-    return ns;
-  }
-  double prefill_ns() const { return prefill_ns_; }
-  double decode_ns() const { return decode_ns_; }
-
- private:
-  const CostModel& cost_;
-  mutable double prefill_ns_ = 0, decode_ns_ = 0;
-};
 
 /// Durations of steps by what the core counted in them.
 class StepMeter {
@@ -181,6 +153,14 @@ Knee find_knee(const Scenario& scenario, double first_rate, double precision) {
   };
   find_highest_rate(is_good, first_rate, precision);
   return knee;
+}
+
+double find_knee_again(const Scenario& scenario, const Knee& known, double precision) {
+  const auto is_same = [&](const Trial& trial) {
+    return run_trial(scenario, trial.rate, Completeness::stops_when_broken).result.digest == trial.result.digest;
+  };
+  if (known.above.rate > 0 && is_same(known.above) && is_same(known.at)) return known.at.rate;
+  return find_knee(scenario, known.at.rate, precision).at.rate;
 }
 
 }  // namespace quire::planning

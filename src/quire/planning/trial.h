@@ -69,6 +69,10 @@ struct Knee {
 };
 Knee find_knee(const Scenario& scenario, double first_rate, double precision);
 
+/// The rate of the knee of a scenario that differs from the one whose knee is known, searched from there on. Two runs
+/// suffice if the difference makes none.
+double find_knee_again(const Scenario& scenario, const Knee& known, double precision);
+
 /// Requests a second that are finished if there are always more: where a search begins.
 double saturated_rate(const Scenario& scenario);
 

@@ -33,6 +33,8 @@ struct StepSample {
   MemoryUse memory;
 };
 
+struct SimulationResult;
+
 struct SimulationOptions {
   std::uint64_t max_steps = ~std::uint64_t{0};
   std::size_t max_samples = 4096;             ///< kept; when there are more, every second one goes
