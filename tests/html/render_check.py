@@ -129,9 +129,9 @@ def screenshot(browser, path):
     path.write_bytes(base64.b64decode(data))
 
 
-def check_drawn(check, browser, where):
+def check_drawn(check, browser, where, at_least=10):
     canvases = browser.evaluate(DRAWN)
-    check.that(len(canvases) >= 10, f"{where}: {len(canvases)} canvases")
+    check.that(len(canvases) >= at_least, f"{where}: {len(canvases)} canvases")
     for canvas in canvases:
         check.that(canvas["label"] and canvas["colours"] >= 3 and canvas["drawn"] >= 300 and canvas["width"] > 100,
                    f"{where}: a picture is blank: {canvas}")
@@ -218,11 +218,23 @@ def check_controls(check, browser, where):
     check_drawn(check, browser, f"{where}, other choices")
 
 
+def check_look(check, browser, page, out, at_least):
+    """Every picture drawn and nothing wider than the window, at both widths and in both schemes."""
+    for width, scheme in itertools.product(WIDTHS, SCHEMES):
+        where = f"{page.name}, {width} px, {scheme}"
+        open_page(browser, page.as_uri(), width, scheme)
+        check_drawn(check, browser, where, at_least)
+        overflow = browser.evaluate(OVERFLOW)
+        check.that(not overflow, f"{where}: wider than the window: {overflow}")
+        screenshot(browser, out / f"{page.stem}-{width}-{scheme}.png")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", required=True, help="the program sample_page")
     parser.add_argument("--out", required=True, help="folder for the page and its pictures")
     parser.add_argument("--browser", default=shutil.which("chromium") or "chromium")
+    parser.add_argument("--page", action="append", default=[], help="one more page, of a command, to look at")
     args = parser.parse_args()
     out = Path(args.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -233,20 +245,18 @@ def main():
     check = Check()
     check.that(large.stat().st_size < 3 << 20, f"10,000 requests on 1,000 blocks: {large.stat().st_size} bytes, wanted less than 3 MiB")
     with Browser(args.browser) as browser:
-        for width, scheme in itertools.product(WIDTHS, SCHEMES):
-            where = f"{width} px, {scheme}"
-            open_page(browser, page.as_uri(), width, scheme)
-            check_drawn(check, browser, where)
-            overflow = browser.evaluate(OVERFLOW)
-            check.that(not overflow, f"{where}: wider than the window: {overflow}")
-            screenshot(browser, out / f"sample-{width}-{scheme}.png")
-            if width == WIDTHS[1]:
-                check_colours(check, browser, scheme)
+        check_look(check, browser, page, out, 10)
+        for given in args.page:
+            check_look(check, browser, Path(given).resolve(), out, 4)
+        for scheme in SCHEMES:
+            open_page(browser, page.as_uri(), WIDTHS[1], scheme)
+            check_colours(check, browser, scheme)
         for width in WIDTHS_BETWEEN:
             open_page(browser, page.as_uri(), width, "light")
             overflow = browser.evaluate(OVERFLOW)
             check.that(not overflow, f"{width} px: wider than the window: {overflow}")
         open_page(browser, page.as_uri(), WIDTHS[1], "dark")
+        where = "dark"
         check_keyboard(check, browser, where)
         check_controls(check, browser, where)
         check_cursors(check, browser, where)
