@@ -123,16 +123,21 @@ std::string rate_text(const Plan& plan, const Performance& found) {
 }
 
 std::string binding_text(const Binding& binding) {
-  Table table({"relieved", "requests/s", "change", "in the simulation a tenth above"});
-  for (const Relief& relief : binding.reliefs)
+  Table table({"relieved", "requests/s", "change"});
+  std::string evidence;
+  for (const Relief& relief : binding.reliefs) {
     table.add({cat(to_string(relief.cause), ": ", relief_words(relief.cause)), per_second(relief.rate),
-               change_text(relief.gain), evidence_words(relief.cause, binding.evidence)});
-  const double first = binding.reliefs.front().gain;
-  const std::string verdict = first < kClearGain ? "nothing of these alone"
-                              : binding.is_clear ? std::string(to_string(binding.cause))
-                                                 : cat(to_string(binding.cause), ", with ",
-                                                       to_string(binding.reliefs[1].cause), " close to it");
-  return cat("\n4. What binds: ", verdict, "\n", table.text());
+               change_text(relief.gain)});
+    evidence += cat("   ", to_string(relief.cause), ": ", evidence_words(relief.cause, binding.evidence), "\n");
+  }
+  std::string verdict(to_string(binding.cause));
+  if (binding.reliefs.front().gain < kClearGain) {
+    verdict = "nothing of these alone";
+  } else if (!binding.is_clear) {
+    verdict += cat(", with ", to_string(binding.reliefs[1].cause), " close to it");
+  }
+  return cat("\n4. What binds: ", verdict, "\n", table.text(), "at ", per_second(binding.evidence.rate),
+             " requests/s, a tenth above:\n", evidence);
 }
 
 std::string what_ifs_text(const Performance& found) {
