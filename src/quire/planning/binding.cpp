@@ -87,6 +87,11 @@ Relief find_relief(const Scenario& scenario, Cause cause, const Knee& knee, doub
 Binding judge(std::vector<Relief> reliefs, Trial evidence) {
   QUIRE_CHECK(!reliefs.empty(), "no relief was tried");
   std::stable_sort(reliefs.begin(), reliefs.end(), [](const Relief& a, const Relief& b) { return a.gain > b.gain; });
+  const double largest = reliefs.front().gain;
+  const auto held = std::find_if(reliefs.begin(), reliefs.end(), [](const Relief& relief) {
+    return relief.cause == Cause::kv_memory || relief.cause == Cause::batch_cap;
+  });
+  if (held != reliefs.end() && held->gain >= kContained * largest) std::rotate(reliefs.begin(), held, held + 1);
   Binding out{.cause = reliefs.front().cause, .reliefs = std::move(reliefs), .evidence = std::move(evidence)};
   const double first = out.reliefs.front().gain, second = out.reliefs.size() > 1 ? out.reliefs[1].gain : 0;
   out.is_clear = first >= kClearGain && first >= 1.5 * second;

@@ -8,6 +8,9 @@
 //     batch cap         twice as many rows, and at least as many tokens a step
 //     queue             arrivals without bursts, evenly spaced
 //
+// Prompts and decodes at half the cost also hold blocks and rows for half the time, so what they gain contains what
+// more memory or more rows would: these two bind as soon as their own gain is kContained of the largest.
+//
 // Beside that stands what the steps of a run a tenth above the knee say (trial.h, StepShares): the evidence a reader
 // can check. Relief decides, since shares of time cannot: a full pool may be no loss, and a busy machine is busy with
 // both.
@@ -35,11 +38,12 @@ struct Relief {
 
 struct Binding {
   Cause cause = Cause::kv_memory;
-  std::vector<Relief> reliefs;  ///< of all causes, the largest gain first
+  std::vector<Relief> reliefs;  ///< of all causes: the one that binds, then by gain, the largest first
   Trial evidence;               ///< a tenth above the knee, to its end
-  bool is_clear = false;        ///< the largest gain is at least kClearGain, and at least half again the second
+  bool is_clear = false;        ///< its gain is at least kClearGain, and at least half again the next
 };
 inline constexpr double kClearGain = 0.05;
+inline constexpr double kContained = 0.75;
 inline constexpr double kEvidenceFactor = 1.1;
 
 /// The scenario with the resource relieved.

@@ -36,7 +36,7 @@ struct Fit {
   std::uint64_t spare_bytes() const { return memory.bytes - total_bytes(); }
 };
 
-/// The allowance, for a pool of so many blocks.
+/// The allowance: of the process, and of its tokenizer by the size of the vocabulary.
 std::uint64_t allowance_bytes(const engine::EngineInfo& info);
 
 /// Without options.kv_memory_bytes the pool gets what the other parts leave. An error says how much is missing and

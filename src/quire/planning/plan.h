@@ -72,7 +72,6 @@ struct Performance {
   std::optional<Binding> binding;   ///< with a knee
   std::vector<WhatIfRow> what_ifs;  ///< likewise, the largest change first
   std::optional<Replicas> replicas;
-  std::uint64_t num_simulations = 0;
 
   bool has_knee() const { return knee.at.rate > 0; }
 };

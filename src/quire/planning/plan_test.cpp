@@ -154,10 +154,18 @@ Cause what_binds(Scenario scenario) {
   std::vector<Relief> reliefs;
   for (const Cause cause : kAllCauses) reliefs.push_back(find_relief(scenario, cause, knee, 0.03));
   const Binding binding = judge(reliefs, run_trial(scenario, kEvidenceFactor * knee.at.rate, Completeness::full));
-  for (const Relief& relief : binding.reliefs)
-    std::printf("  %-16s %7.2f/s  %+.0f %%  %s\n", std::string(to_string(relief.cause)).c_str(), relief.rate,
-                100 * relief.gain, evidence_words(relief.cause, binding.evidence).c_str());
   return binding.cause;
+}
+
+TEST(Binding, MemoryBindsWhereCheaperDecodesGainNoMoreThanWhatTheyHold) {
+  const auto cause_of = [](double memory, double decode) {
+    return judge({{Cause::prefill_compute, 1, 0}, {Cause::decode_bandwidth, 1, decode}, {Cause::kv_memory, 1, memory}},
+                 Trial())
+        .cause;
+  };
+  EXPECT_EQ(cause_of(0.9, 1.0), Cause::kv_memory);
+  EXPECT_EQ(cause_of(0.7, 1.0), Cause::decode_bandwidth);
+  EXPECT_EQ(cause_of(1.0, 0.9), Cause::kv_memory);
 }
 
 TEST(Binding, ASmallPoolBindsByItsMemory) {
