@@ -19,7 +19,9 @@ std::string rate_text(double rate) { return cat(fixed(rate, 2), " requests/s"); 
 
 html::Section memory_section(const Fit& fit) {
   html::Section section{.heading = "What fits"};
-  html::BarChart chart{.x = {"memory", ""}, .y = {"memory", "MiB"}, .categories = {cat("of ", fit.memory.source)}};
+  html::BarChart chart{.x = {"memory", ""},
+                       .y = {"memory", "MiB"},
+                       .categories = {cat(fixed(mebibytes(fit.memory.bytes), 0), " MiB, ", fit.memory.source)}};
   html::Table table{"Memory by part", {"part", "MiB", "what it is"}, {}};
   for (const MemoryPart& part : fit.parts) {
     chart.series.push_back({part.name, {mebibytes(part.bytes)}});

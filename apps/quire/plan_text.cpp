@@ -193,7 +193,10 @@ json::Value binding_as_json(const Binding& binding) {
 }
 
 json::Value performance_as_json(const Performance& found, const std::vector<Limit>& limits) {
-  json::Object out{{"cost", found.cost}, {"cost_note", found.cost_note}, {"rate", found.knee.at.rate}};
+  json::Object out{{"cost", found.cost},
+                   {"cost_note", found.cost_note},
+                   {"requests_per_run", found.num_requests},
+                   {"rate", found.knee.at.rate}};
   out.append("alone", limits_as_json(found.alone, limits));
   if (found.has_knee()) {
     out.append("at_rate", limits_as_json(found.knee.at, limits));

@@ -23,8 +23,13 @@ std::string command_line(const CLI::App& command) {
     const std::string name = option->get_name();
     if (option->count() == 0 || name == "--html" || name == "--json") continue;
     if (!option->get_positional()) out += " " + name;
+    const bool is_list = option->get_delimiter() != '\0';
+    bool is_first = true;
     for (const std::string& word : option->results()) {
-      if (option->get_expected_max() > 0) out += " " + shell_quoted(word);
+      if (option->get_expected_max() == 0) continue;
+      out += is_list && !is_first ? std::string(1, option->get_delimiter()) : " ";
+      out += shell_quoted(word);
+      is_first = false;
     }
   }
   return out;

@@ -78,8 +78,11 @@ class Planner {
     scenario_.alone_ns = out_.alone.result.end_to_end_ns.max();
     if (out_.alone.holds) {
       tell("the rate that holds the limits", 0);
-      out_.knee = find_knee(scenario_, 0.8 * saturated_rate(scenario_), input_.precision);
+      const double most = saturated_rate(scenario_);
+      lengthen_runs(most);
+      out_.knee = find_knee(scenario_, 0.8 * most, input_.precision);
     }
+    out_.num_requests = scenario_.num_requests;
     if (out_.has_knee()) explore();
     if (input_.rate) out_.replicas = count_replicas(*input_.rate, out_.knee.at.rate);
     return std::move(out_);
@@ -88,6 +91,14 @@ class Planner {
  private:
   void tell(std::string_view stage, double fraction) const {
     if (input_.progress) input_.progress(stage, fraction);
+  }
+
+  /// In a run that is over before its first requests are, nobody sees the queue grow.
+  void lengthen_runs(double rate) {
+    const double wanted = kRunLength * static_cast<double>(scenario_.alone_ns) * 1e-9 * rate;
+    const std::uint64_t most = kMostRounds * input_.num_requests;
+    if (wanted > static_cast<double>(input_.num_requests))
+      scenario_.num_requests = wanted < static_cast<double>(most) ? static_cast<std::uint64_t>(wanted) : most;
   }
 
   /// What binds, the curve, what-ifs: searches that do not depend on each other.

@@ -42,12 +42,16 @@ struct PlanInput {
   std::vector<Limit> limits;
   std::optional<double> rate;        ///< that replicas are counted for, requests/s
   MakeCost make_cost;                ///< empty: nothing is simulated
-  std::uint64_t num_requests = 600;  ///< of each run
+  std::uint64_t num_requests = 600;  ///< of each run; up to kMostRounds times as many if a run would be over too soon
   std::uint64_t seed = 42;
   double precision = 0.03;  ///< of rates, relative
   int threads = 1;
   std::function<void(std::string_view stage, double fraction)> progress;  ///< from the calling thread; may be empty
 };
+
+/// Runs are to take so many times as long as the longest request alone.
+inline constexpr double kRunLength = 10;
+inline constexpr std::uint64_t kMostRounds = 4;
 
 /// A point of the curve of latency against rate, of a run to its end.
 struct CurvePoint {
@@ -66,6 +70,7 @@ struct Replicas {
 
 struct Performance {
   std::string cost, cost_note;
+  std::uint64_t num_requests = 0;  ///< of each run
   Trial alone;
   Knee knee;
   std::vector<CurvePoint> curve;    ///< by rate; empty without a knee

@@ -87,7 +87,8 @@ std::string find_broken(const Scenario& scenario, const Trial& trial) {
   if (trial.result.was_hopeless) return "stopped early";
   const std::uint64_t drained = trial.result.end_ns - std::min(trial.result.end_ns, trial.last_arrival_ns);
   const auto slack = static_cast<std::uint64_t>(kKeepsUp * static_cast<double>(trial.last_arrival_ns));
-  return drained > std::max(slack, scenario.alone_ns) ? "falls behind" : "";
+  const std::uint64_t twice = std::min(scenario.alone_ns, ~std::uint64_t{0} / 2) * 2;
+  return drained > std::max(slack, twice) ? "falls behind" : "";
 }
 
 Trial run(const Scenario& scenario, ArrivalProcess arrivals, Completeness completeness) {

@@ -26,8 +26,8 @@ struct Scenario {
   std::vector<Limit> limits;
   std::uint64_t num_requests = 600;
   std::uint64_t seed = 42;
-  /// The longest time that a request takes alone; a run has kept up if it ends so soon after the last arrival, or
-  /// within a tenth of the time of arrivals.
+  /// The longest time that a request takes alone. A run has kept up if it ends within twice that after the last
+  /// arrival, or within a tenth of the time of arrivals.
   std::uint64_t alone_ns = 0;
 };
 
