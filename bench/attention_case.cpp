@@ -44,8 +44,11 @@ std::vector<std::vector<BlockId>> KvPool::tables(BlockOrder order) const {
   return tables;
 }
 
-AttentionCase::AttentionCase(const KvPool& pool, BlockOrder order, std::int64_t queries)
-    : pool_(pool), queries_(queries), tables_(pool.tables(order)) {
+AttentionCase::AttentionCase(const KvPool& pool, BlockOrder order, const Work& work)
+    : pool_(pool), work_(work), tables_(pool.tables(order)) {
+  const std::int64_t queries = work.queries;
+  for (auto& table : tables_)
+    std::copy_n(tables_.front().begin(), work.shared / pool.shape().block_size, table.begin());
   for (std::int64_t s = 0; s < pool.sequences(); ++s) {
     chunks_.push_back({tables_[static_cast<std::size_t>(s)], pool.context() - queries, queries, s * queries});
   }
@@ -57,7 +60,8 @@ AttentionCase::AttentionCase(const KvPool& pool, BlockOrder order, std::int64_t 
 void AttentionCase::run(ThreadPool& threads, CpuTier tier) {
   const AttentionShape& shape = pool_.shape();
   const std::int64_t width = shape.heads * shape.head_dim;
-  const attention::AttentionCall call = {chunks_, q_.data(), out_.data(), width, width, shape.heads, 0.125f, 0};
+  plan_.make(pool_.store().layout(), {chunks_, shape.heads, 0, threads.num_threads(), work_.cascade});
+  const attention::AttentionCall call = {chunks_, q_.data(), out_.data(), width, width, shape.heads, 0.125f, 0, &plan_};
   threads.run([&](Worker& worker) {
     for (std::int64_t layer = 0; layer < pool_.store().layout().num_layers; ++layer) {
       paged_attention(worker, tier, pool_.store(), layer, call, scratch_);
@@ -67,8 +71,8 @@ void AttentionCase::run(ThreadPool& threads, CpuTier tier) {
 }
 
 double AttentionCase::operations() const {
-  const std::int64_t before = pool_.context() - queries_;
-  const std::int64_t pairs = queries_ * before + queries_ * (queries_ + 1) / 2;  // a query and a position it sees
+  const std::int64_t queries = work_.queries, before = pool_.context() - queries;
+  const std::int64_t pairs = queries * before + queries * (queries + 1) / 2;  // a query and a position it sees
   const std::int64_t width = pool_.shape().heads * pool_.shape().head_dim;
   return 2.0 * 2 * static_cast<double>(pairs * width * pool_.sequences() * pool_.store().layout().num_layers);
 }

@@ -1,11 +1,13 @@
 #pragma once
-// Decode and prefill steps of paged attention over a pool that is filled with values: what attn_decode, attn_prefill
-// and kv measure. A case is built once; several cases may share a pool, so that they differ in their tables alone.
+// Decode and prefill steps of paged attention over a pool that is filled with values: what attn_decode, attn_prefill,
+// attn_shared_prefix and kv measure. A case is built once; several cases may share a pool, so that they differ in their
+// tables alone.
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "quire/attention/attention_plan.h"
 #include "quire/attention/paged_attention.h"
 #include "quire/base/cpu.h"
 #include "quire/base/thread_pool.h"
@@ -43,10 +45,15 @@ class KvPool {
 
 class AttentionCase {
  public:
-  /// Each sequence has `queries` tokens, its last ones: 1 is decode, the whole context prefill. The pool outlives it.
-  AttentionCase(const KvPool& pool, BlockOrder order, std::int64_t queries);
+  struct Work {
+    std::int64_t queries = 1;  ///< tokens of each sequence, its last ones: 1 is decode, the whole context prefill
+    std::int64_t shared = 0;   ///< leading tokens that all sequences have in the blocks of the first one
+    attention::Cascade cascade = attention::Cascade::on;
+  };
+  /// The pool outlives it.
+  AttentionCase(const KvPool& pool, BlockOrder order, const Work& work);
 
-  /// Attention in every layer, in one dispatch.
+  /// Attention in every layer, in one dispatch, as a step does it: cut into items once.
   void run(ThreadPool& threads, CpuTier tier);
 
   /// Of one run: two for each multiplication and addition.
@@ -54,10 +61,11 @@ class AttentionCase {
 
  private:
   const KvPool& pool_;
-  std::int64_t queries_;
+  Work work_;
   std::vector<std::vector<BlockId>> tables_;
   std::vector<attention::SequenceChunk> chunks_;
   std::vector<float> q_, out_;
+  attention::AttentionPlan plan_;
   attention::AttentionScratch scratch_;
 };
 

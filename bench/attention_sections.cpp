@@ -20,7 +20,7 @@ struct Decode {
   AttentionCase work;
 
   Decode(const AttentionShape& shape, Load load, BlockOrder order, std::int64_t bytes = kMemory)
-      : pool(shape, load.sequences, load.context, bytes), work(pool, order, 1) {}
+      : pool(shape, load.sequences, load.context, bytes), work(pool, order, {}) {}
 
   double seconds(ThreadPool& threads, const Options& options) {
     return seconds_per_call(options.seconds, [&] { work.run(threads, options.tier); });
@@ -57,7 +57,7 @@ Result<void> decode_block_order(const Options& options, report::Report& report) 
     AttentionShape shape;
     shape.block_size = block_size;
     Decode random(shape, {kSequences, kContext}, BlockOrder::random);
-    AttentionCase rising(random.pool, BlockOrder::rising, 1);  // the same memory
+    AttentionCase rising(random.pool, BlockOrder::rising, {});  // the same memory
     const double gigabytes = static_cast<double>(random.pool.bytes_read()) * 1e-9;
     const auto figures = run_rounds(
         options.rounds,

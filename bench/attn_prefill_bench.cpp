@@ -13,7 +13,7 @@ struct Prefill {
   AttentionCase work;
 
   Prefill(const AttentionShape& shape, std::int64_t tokens, BlockOrder order)
-      : pool(shape, 1, tokens, 1), work(pool, order, tokens) {}
+      : pool(shape, 1, tokens, 1), work(pool, order, {.queries = tokens}) {}
 
   double gigaflops(ThreadPool& threads, const Options& options) {
     return work.operations() * 1e-9 / seconds_per_call(options.seconds, [&] { work.run(threads, options.tier); });

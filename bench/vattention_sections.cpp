@@ -60,7 +60,9 @@ class ContiguousCase {
   void run(ThreadPool& threads, CpuTier tier) {
     const AttentionShape& shape = pool_.shape();
     const std::int64_t width = shape.heads * shape.head_dim;
-    const attention::AttentionCall call = {chunks_, q_.data(), out_.data(), width, width, shape.heads, 0.125f, 0};
+    plan_.make(store_->layout(), {chunks_, shape.heads, 0, threads.num_threads()});
+    const attention::AttentionCall call = {chunks_,     q_.data(), out_.data(), width, width,
+                                           shape.heads, 0.125f,    0,           &plan_};
     threads.run([&](Worker& worker) {
       for (std::int64_t layer = 0; layer < store_->layout().num_layers; ++layer)
         attention::contiguous_attention(worker, tier, *store_, layer, call, scratch_);
@@ -79,6 +81,7 @@ class ContiguousCase {
   std::unique_ptr<VirtualKvStore> store_;
   std::vector<attention::SequenceChunk> chunks_;
   std::vector<float> q_, out_;
+  attention::AttentionPlan plan_;
   attention::AttentionScratch scratch_;
 };
 
@@ -97,7 +100,7 @@ Result<void> paged_against_contiguous(const Options& options, report::Report& re
   for (const Load& load : {Load{"decode, 1 x 4096", 1, 4096, 1, kMemory}, Load{"decode, 8 x 1024", 8, 1024, 1, kMemory},
                            Load{"prefill, 1 x 1024", 1, 1024, 1024, 1}}) {
     const KvPool pool({}, load.sequences, load.context, load.bytes);
-    AttentionCase paged(pool, BlockOrder::random, load.queries);
+    AttentionCase paged(pool, BlockOrder::random, {.queries = load.queries});
     QUIRE_TRY(const auto contiguous, ContiguousCase::create(pool, load.queries));
     const auto figures = run_rounds(
         options.rounds,

@@ -8,6 +8,8 @@
 
 namespace quire::attention {
 
+class AttentionPlan;
+
 /// The tokens of one sequence that are computed in this step: positions [first_position, first_position + num_tokens).
 struct SequenceChunk {
   std::span<const BlockId> blocks;  ///< paged: the sequence's table; covers first_position + num_tokens positions
@@ -32,7 +34,8 @@ struct AttentionCall {
   std::int64_t q_stride = 0, out_stride = 0;
   std::int64_t num_heads = 0;  ///< a multiple of the store's num_kv_heads; any group size
   float scale = 0;
-  std::int64_t window = 0;  ///< a query at position p sees (p - window, p]; 0: all of [0, p]
+  std::int64_t window = 0;              ///< a query at position p sees (p - window, p]; 0: all of [0, p]
+  const AttentionPlan* plan = nullptr;  ///< of the same chunks, heads and window; null: the call makes one
 };
 
 /// Working memory of attention, reused between calls; grows to what a call needs (KiB a thread, and for short

@@ -13,20 +13,28 @@ namespace quire::attention {
 inline constexpr std::int64_t kTileTokens = 64;   ///< positions whose softmax state changes at once
 inline constexpr std::int64_t kSpanTokens = 256;  ///< positions that one partial result covers
 
+inline constexpr std::int64_t kSpanTiles = kSpanTokens / kTileTokens;
+
 constexpr std::int64_t padded_dim(std::int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 
-/// The query rows of one KV head in consecutive tokens of a sequence. Row r is head r % group of token r / group.
+/// The query rows of one KV head: in consecutive tokens of a sequence, or in tokens of several sequences over positions
+/// that all of them see in the same memory. Row r is head r % group of token r / group.
 struct QueryRows {
-  const float* q = nullptr;   ///< the first token's first head of the group; heads lie head_dim apart
-  std::int64_t q_stride = 0;  ///< floats between tokens
-  float q_factor = 0;         ///< f32(scale * log2 e)
+  const float* q = nullptr;                    ///< the first token's first head of the group; heads lie head_dim apart
+  std::int64_t q_stride = 0;                   ///< floats between tokens
+  const std::int32_t* token_places = nullptr;  ///< token t lies q_stride * token_places[t] behind q; null: t
+  float q_factor = 0;                          ///< f32(scale * log2 e)
   std::int64_t num_tokens = 0, group = 0, head_dim = 0;
   std::int64_t first_position = 0;
   std::int64_t window = 0;
+  std::int64_t common_end = 0;  ///< not 0: every token sees [0, common_end)
 
   std::int64_t num_rows() const { return num_tokens * group; }
+  const float* token_q(std::int64_t token) const { return q + (token_places ? token_places[token] : token) * q_stride; }
   /// The positions that a token sees: [visible_begin, visible_end).
-  std::int64_t visible_end(std::int64_t token) const { return first_position + token + 1; }
+  std::int64_t visible_end(std::int64_t token) const {
+    return common_end != 0 ? common_end : first_position + token + 1;
+  }
   std::int64_t visible_begin(std::int64_t token) const {
     return window > 0 && visible_end(token) > window ? visible_end(token) - window : 0;
   }
@@ -40,7 +48,7 @@ struct CachedHead {
   int block_shift = 0;
   KvType type = KvType::f16;
   const std::uint32_t* blocks = nullptr;  ///< block ids in order of position
-  static constexpr bool kHoldsInt8 = true;
+  static constexpr bool kHoldsInt8 = true, kHasSmallBlocks = true;
 };
 
 /// The same in contiguous memory: tile t at k + t * tile_stride, [head_dim][kTileTokens], and at v + t * tile_stride,
@@ -50,7 +58,7 @@ struct ContiguousHead {
   const std::byte* v = nullptr;
   std::int64_t tile_stride = 0;
   KvType type = KvType::f16;
-  static constexpr bool kHoldsInt8 = false;
+  static constexpr bool kHoldsInt8 = false, kHasSmallBlocks = false;
 };
 
 /// Softmax state of rows: maximum, denominator and weighted sum of V. A row that has seen no key is not defined.
@@ -60,12 +68,19 @@ struct PartialRows {
   float* o = nullptr;  ///< [num_rows, padded_dim]
 };
 
+/// Tiles [first_tile, end_tile) of a span. From tile 0 on a state begins; else it goes on from what `out` holds.
+struct SpanPart {
+  std::int64_t span = 0;
+  std::int64_t first_tile = 0, end_tile = kSpanTiles;
+};
+
 /// Working memory of one thread.
 struct WorkArea {
   float* q = nullptr;       ///< [num_rows, head_dim], as pack_queries leaves it
   float* k = nullptr;       ///< [head_dim, kTileTokens]
   float* v = nullptr;       ///< [kTileTokens, padded_dim]
   float* scores = nullptr;  ///< [kMaxBlockRows, kTileTokens]
+  float* scales = nullptr;  ///< [2, scale_groups, kTileTokens] and a vector more
 };
 inline constexpr std::int64_t kMaxBlockRows = 8;
 
@@ -80,11 +95,11 @@ struct Int8Out {
 struct AttentionKernels {
   /// Multiplies the queries by q_factor and arranges them for attend_span. Once for any number of spans.
   void (*pack_queries)(const QueryRows& rows, float* packed);
-  /// Computes the state of all rows over the positions of one span.
-  void (*attend_span)(const QueryRows& rows, const CachedHead& cache, std::int64_t span, const WorkArea& area,
+  /// Computes the state of all rows over the positions of one span, or of a part of it.
+  void (*attend_span)(const QueryRows& rows, const CachedHead& cache, const SpanPart& part, const WorkArea& area,
                       const PartialRows& out);
   /// The same, bit for bit, over contiguous memory.
-  void (*attend_span_contiguous)(const QueryRows& rows, const ContiguousHead& cache, std::int64_t span,
+  void (*attend_span_contiguous)(const QueryRows& rows, const ContiguousHead& cache, const SpanPart& part,
                                  const WorkArea& area, const PartialRows& out);
   /// Folds row `row` of `next` into the same row of `sum`, which covers the positions before (rule 10).
   void (*fold_row)(const PartialRows& sum, const PartialRows& next, std::int64_t row, std::int64_t head_dim);

@@ -8,20 +8,17 @@
 #include <memory>
 
 #include "quire/attention/attention_call.h"
+#include "quire/attention/attention_plan.h"
 #include "quire/tensor/aligned_buffer.h"
 
 namespace quire::attention {
-
-/// What a call needs of the scratch, computed alike by all workers.
-struct ScratchNeed {
-  std::int64_t worker_bytes = 0, partial_floats = 0, counters = 0;
-};
 
 struct AttentionScratch::State {
   // One area a worker, and partial results and counters for all. Grown by worker 0 alone, between barriers.
   std::int64_t workers = 0, worker_bytes = 0, partial_floats = 0, counters = 0;
   AlignedBuffer worker_area, partials;
   std::unique_ptr<std::atomic<std::int32_t>[]> finished;  ///< spans done of a (chunk, KV head); zero between calls
+  AttentionPlan plan;                                     ///< of a call that came without one
 
   void grow(std::int64_t num_workers, const ScratchNeed& need) {
     auto larger = [](std::int64_t have, std::int64_t wanted) {

@@ -19,8 +19,8 @@ class ContiguousMemory {
   }
 
   static void attend_span(const AttentionKernels& kernels, const QueryRows& rows, const ContiguousHead& cache,
-                          std::int64_t span, const WorkArea& area, const PartialRows& out) {
-    kernels.attend_span_contiguous(rows, cache, span, area, out);
+                          const SpanPart& part, const WorkArea& area, const PartialRows& out) {
+    kernels.attend_span_contiguous(rows, cache, part, area, out);
   }
 
  private:

@@ -18,6 +18,8 @@ class KvMemory {
   KvStore* paged() const { return paged_; }                   ///< null: the other
   VirtualKvStore* contiguous() const { return contiguous_; }  ///< null: the other
 
+  const KvLayout& layout() const { return paged_ ? paged_->layout() : contiguous_->layout(); }
+
   /// As write_kv and paged_attention or contiguous_attention.
   void write(Worker& worker, CpuTier tier, std::int64_t layer, const KvWrite& write) const {
     if (paged_) return write_kv(worker, tier, *paged_, layer, write);

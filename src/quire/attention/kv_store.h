@@ -10,10 +10,10 @@
 // clamp(round-to-even(x / d), -127, 127), all in f32. The value is q * d, exact in f32, and differs from x by at most
 // d / 2 where amax is 0.001 or more (below, d loses bits as a subnormal half, and the error stays below 4e-6). amax
 // from 8,321,040 on (d would be infinite) fails the row.
-// Speed: bf16 as f16. int8 takes 53 % of the memory of f16 at head_dim 64, but its decode steps take 1.5 to 2.5 times
-// as long, since every tile is first decoded to f32; prefill is as fast. Thread-safety: different (block, slot, head)
-// may be written by different threads at once; readers need a barrier. Memory starts as zero; what an unused slot holds
-// never matters.
+// Speed: bf16 as f16. int8 takes 53 % of the memory of f16 at head_dim 64, and attention over it three quarters of the
+// time where memory is what limits; from the caches it takes a fifth longer. Thread-safety: different (block, slot,
+// head) may be written by different threads at once; readers need a barrier. Memory starts as zero; what an unused slot
+// holds never matters.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ struct KvLayout {
   std::int64_t num_layers = 0;
   std::int64_t num_kv_heads = 0;
   std::int64_t head_dim = 0;     ///< even; kernels are made for multiples of 16, others cost a copy of each tile
-  std::int64_t block_size = 16;  ///< tokens a block: 8, 16, 32, 64 or 128; from 16 on all are equally fast, 8 takes 3x
+  std::int64_t block_size = 16;  ///< tokens a block: 8, 16, 32, 64 or 128, all about equally fast
   KvType type = KvType::f16;
 
   /// Bytes of K (or of V) of one token, layer and head.

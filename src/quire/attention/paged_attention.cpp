@@ -29,8 +29,8 @@ class PagedMemory {
   }
 
   static void attend_span(const AttentionKernels& kernels, const QueryRows& rows, const CachedHead& cache,
-                          std::int64_t span, const WorkArea& area, const PartialRows& out) {
-    kernels.attend_span(rows, cache, span, area, out);
+                          const SpanPart& part, const WorkArea& area, const PartialRows& out) {
+    kernels.attend_span(rows, cache, part, area, out);
   }
 
  private:

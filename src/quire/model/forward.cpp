@@ -14,6 +14,11 @@ AlignedBuffer floats(std::int64_t count) { return AlignedBuffer(static_cast<std:
 
 const float* or_null(const std::vector<float>& values) { return values.empty() ? nullptr : values.data(); }
 
+/// Where a layer's K and V lie.
+LayerGrouping::Place place_of(const ForwardInput& input, std::int64_t layer) {
+  return input.grouping ? input.grouping->places[static_cast<std::size_t>(layer)] : LayerGrouping::Place{0, layer};
+}
+
 /// One step as seen by one worker.
 class Step {
  public:
@@ -137,8 +142,7 @@ class Step {
   }
 
   void attend(std::int64_t layer, const LayerConfig& layer_config) {
-    const auto place =
-        input_.grouping ? input_.grouping->places[static_cast<std::size_t>(layer)] : LayerGrouping::Place{0, layer};
+    const auto place = place_of(input_, layer);
     const auto chunks = input_.chunks_of(place.group);
     attention::KvWrite write;
     write.chunks = chunks;
@@ -156,6 +160,7 @@ class Step {
     call.num_heads = config_.num_heads;
     call.scale = config_.attention_scale;
     call.window = layer_config.window;
+    call.plan = scratch_.layer_plans[static_cast<std::size_t>(layer)];
     memory_.attend(worker_, pass_.tier, place.index, call, scratch_.attention);
   }
 
@@ -337,6 +342,19 @@ std::size_t Scratch::bytes() const {
   std::size_t total = normed.bytes() + attended.bytes() + activated.bytes() + final.bytes() + row_failed.size();
   for (const auto* buffer : {&residual, &q, &k, &v, &v_remainder, &up, &product, &logits}) total += buffer->size();
   return total + (remainder ? remainder->bytes() : 0);
+}
+
+void plan_attention(const ForwardPass& pass, Scratch& scratch, attention::KvMemory memory, const ForwardInput& input,
+                    int num_workers) {
+  scratch.plans.clear();
+  scratch.layer_plans.clear();
+  for (std::size_t i = 0; i < pass.config.layers.size(); ++i) {
+    const auto chunks = input.chunks_of(place_of(input, static_cast<std::int64_t>(i)).group);
+    scratch.layer_plans.push_back(&scratch.plans.plan(memory.layout(), {.chunks = chunks,
+                                                                        .num_heads = pass.config.num_heads,
+                                                                        .window = pass.config.layers[i].window,
+                                                                        .num_workers = num_workers}));
+  }
 }
 
 void run_forward(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvMemory memory,

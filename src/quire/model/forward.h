@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "quire/attention/attention_plan.h"
 #include "quire/attention/kv_memory.h"
 #include "quire/model/config.h"
 #include "quire/model/model.h"
@@ -78,6 +79,8 @@ struct Scratch {
   AlignedBuffer logits;                  ///< [logit_slice, vocab]
   std::vector<std::uint8_t> row_failed;  ///< [max_rows]
   attention::AttentionScratch attention;
+  attention::AttentionPlans plans;                           ///< of the step
+  std::vector<const attention::AttentionPlan*> layer_plans;  ///< by layer
 };
 
 /// The constant part of a step.
@@ -88,8 +91,13 @@ struct ForwardPass {
   CpuTier tier;
 };
 
+/// Cuts the step's attention into items of work: scratch.plans and layer_plans. Called by one thread before
+/// run_forward.
+void plan_attention(const ForwardPass& pass, Scratch& scratch, attention::KvMemory memory, const ForwardInput& input,
+                    int num_workers);
+
 /// Runs the step on the calling worker; every worker of the pool calls it with the same arguments. Before, row_failed
-/// of the step's rows is 0 and prepare() was called.
+/// of the step's rows is 0 and plan_attention() was called.
 void run_forward(Worker& worker, const ForwardPass& pass, Scratch& scratch, attention::KvMemory memory,
                  const ForwardInput& input);
 

@@ -121,6 +121,7 @@ ForwardOutput Model::forward(ThreadPool& pool, attention::KvMemory memory, const
   Scratch& scratch = state_->scratch;
   std::fill_n(scratch.row_failed.begin(), input.tokens.size(), std::uint8_t{0});
   const ForwardPass pass{state_->config, state_->weights, state_->rope, state_->tier};
+  plan_attention(pass, scratch, memory, input, pool.num_threads());
   struct Arguments {
     const ForwardPass& pass;
     Scratch& scratch;
@@ -131,7 +132,12 @@ ForwardOutput Model::forward(ThreadPool& pool, attention::KvMemory memory, const
   pool.run([&arguments](Worker& worker) {
     run_forward(worker, arguments.pass, arguments.scratch, arguments.memory, arguments.input);
   });
-  return {std::span(scratch.row_failed).first(input.tokens.size())};
+  ForwardOutput output{std::span(scratch.row_failed).first(input.tokens.size()), {}};
+  for (const auto* plan : scratch.layer_plans) {
+    output.cascade.shared += plan->shared_positions();
+    output.cascade.unshared += plan->unshared_positions();
+  }
+  return output;
 }
 
 }  // namespace quire::model

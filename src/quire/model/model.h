@@ -57,9 +57,16 @@ struct ForwardInput {
   }
 };
 
+/// Positions, over all layers, that attention walked once for several chunks, since the same blocks hold them; and what
+/// it would have walked without that.
+struct CascadeCount {
+  std::int64_t shared = 0, unshared = 0;
+};
+
 struct ForwardOutput {
   std::span<const std::uint8_t>
       row_failed;  ///< [num_rows]: 1 where a value was not finite or did not fit; valid until the next forward()
+  CascadeCount cascade;
 };
 
 /// What a model takes of memory beside the KV cache.

@@ -45,6 +45,21 @@ struct Lanes {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   }
   static QUIRE_INLINE Lanes load_int8(const std::int8_t* p) { return {widen_int8(p), widen_int8(p + 8)}; }
+  static QUIRE_INLINE __m256 widen_f16(const std::uint16_t* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static QUIRE_INLINE Lanes load_halves(const float* low, const float* high) {
+    return {_mm256_loadu_ps(low), _mm256_loadu_ps(high)};
+  }
+  static QUIRE_INLINE Lanes load_f16_halves(const std::uint16_t* low, const std::uint16_t* high) {
+    return {widen_f16(low), widen_f16(high)};
+  }
+  static QUIRE_INLINE Lanes load_bf16_halves(const std::uint16_t* low, const std::uint16_t* high) {
+    return {widen_bf16(low), widen_bf16(high)};
+  }
+  static QUIRE_INLINE Lanes load_int8_halves(const std::int8_t* low, const std::int8_t* high) {
+    return {widen_int8(low), widen_int8(high)};
+  }
   QUIRE_INLINE void store(float* p) const {
     _mm256_storeu_ps(p, low);
     _mm256_storeu_ps(p + 8, high);

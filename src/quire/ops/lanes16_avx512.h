@@ -41,6 +41,24 @@ struct Lanes {
   static QUIRE_INLINE Lanes load_int8(const std::int8_t* p) {
     return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
   }
+  static QUIRE_INLINE Lanes load_halves(const float* low, const float* high) {
+    return {_mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)), _mm256_loadu_ps(high), 1)};
+  }
+  static QUIRE_INLINE __m256i join(const std::uint16_t* low, const std::uint16_t* high) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
+                                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)), 1);
+  }
+  static QUIRE_INLINE Lanes load_f16_halves(const std::uint16_t* low, const std::uint16_t* high) {
+    return {_mm512_cvtph_ps(join(low, high))};
+  }
+  static QUIRE_INLINE Lanes load_bf16_halves(const std::uint16_t* low, const std::uint16_t* high) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(join(low, high)), 16))};
+  }
+  static QUIRE_INLINE Lanes load_int8_halves(const std::int8_t* low, const std::int8_t* high) {
+    auto codes = _mm_unpacklo_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(low)),
+                                    _mm_loadl_epi64(reinterpret_cast<const __m128i*>(high)));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes))};
+  }
   QUIRE_INLINE void store(float* p) const { _mm512_storeu_ps(p, v); }
   QUIRE_INLINE void store_partial(float* p, std::int64_t n) const { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
   QUIRE_INLINE void store_f16(std::uint16_t* p) const {

@@ -58,6 +58,30 @@ struct Lanes {
     for (int i = 0; i < 16; ++i) r.v[i] = static_cast<float>(p[i]);
     return r;
   }
+  /// Lanes 0 to 7 from low, 8 to 15 from high; nothing else of memory is touched.
+  static QUIRE_INLINE Lanes load_halves(const float* low, const float* high) {
+    Lanes r;
+    for (int i = 0; i < 8; ++i) r.v[i] = low[i], r.v[8 + i] = high[i];
+    return r;
+  }
+  static QUIRE_INLINE Lanes load_f16_halves(const std::uint16_t* low, const std::uint16_t* high) {
+    Lanes r;
+    for (int i = 0; i < 8; ++i) r.v[i] = quant::f16_to_f32(low[i]), r.v[8 + i] = quant::f16_to_f32(high[i]);
+    return r;
+  }
+  static QUIRE_INLINE Lanes load_bf16_halves(const std::uint16_t* low, const std::uint16_t* high) {
+    Lanes r;
+    for (int i = 0; i < 8; ++i) {
+      r.v[i] = __builtin_bit_cast(float, static_cast<std::uint32_t>(low[i]) << 16);
+      r.v[8 + i] = __builtin_bit_cast(float, static_cast<std::uint32_t>(high[i]) << 16);
+    }
+    return r;
+  }
+  static QUIRE_INLINE Lanes load_int8_halves(const std::int8_t* low, const std::int8_t* high) {
+    Lanes r;
+    for (int i = 0; i < 8; ++i) r.v[i] = static_cast<float>(low[i]), r.v[8 + i] = static_cast<float>(high[i]);
+    return r;
+  }
   QUIRE_INLINE void store(float* p) const {
     for (int i = 0; i < 16; ++i) p[i] = v[i];
   }
