@@ -221,6 +221,7 @@ TEST(Knee, AServerThatFallsBehindIsNoGoodHoweverLooseTheLimits) {
   Scenario scenario = roomy(load);
   scenario.limits = *parse_limits("e2e_max=10000s");
   scenario.alone_ns = 1'000'000'000;
+  scenario.num_requests = 1500;
   const double saturated = saturated_rate(scenario);
   const Knee knee = find_knee(scenario, saturated, 0.03);
   EXPECT_EQ(knee.above.broken, "falls behind");
