@@ -68,10 +68,22 @@ struct PartialRows {
   float* o = nullptr;  ///< [num_rows, padded_dim]
 };
 
+/// What its worker computes after a part: prefetched while the part's last tile is computed.
+template <class Head>
+struct UpcomingTile {
+  Head cache;
+  std::int64_t tile_start = 0;
+  std::int64_t begin = 0, end = 0;  ///< the tile's tokens that are seen; at least one
+};
+
 /// Tiles [first_tile, end_tile) of a span. From tile 0 on a state begins; else it goes on from what `out` holds.
+template <class Head>
 struct SpanPart {
   std::int64_t span = 0;
   std::int64_t first_tile = 0, end_tile = kSpanTiles;
+  const UpcomingTile<Head>* upcoming = nullptr;  ///< null: the tile that follows, if a row sees it
+
+  std::int64_t end_position() const { return span * kSpanTokens + end_tile * kTileTokens; }
 };
 
 /// Working memory of one thread.
@@ -96,11 +108,11 @@ struct AttentionKernels {
   /// Multiplies the queries by q_factor and arranges them for attend_span. Once for any number of spans.
   void (*pack_queries)(const QueryRows& rows, float* packed);
   /// Computes the state of all rows over the positions of one span, or of a part of it.
-  void (*attend_span)(const QueryRows& rows, const CachedHead& cache, const SpanPart& part, const WorkArea& area,
-                      const PartialRows& out);
+  void (*attend_span)(const QueryRows& rows, const CachedHead& cache, const SpanPart<CachedHead>& part,
+                      const WorkArea& area, const PartialRows& out);
   /// The same, bit for bit, over contiguous memory.
-  void (*attend_span_contiguous)(const QueryRows& rows, const ContiguousHead& cache, const SpanPart& part,
-                                 const WorkArea& area, const PartialRows& out);
+  void (*attend_span_contiguous)(const QueryRows& rows, const ContiguousHead& cache,
+                                 const SpanPart<ContiguousHead>& part, const WorkArea& area, const PartialRows& out);
   /// Folds row `row` of `next` into the same row of `sum`, which covers the positions before (rule 10).
   void (*fold_row)(const PartialRows& sum, const PartialRows& next, std::int64_t row, std::int64_t head_dim);
   /// out[d] = o[d] * (1 / l)

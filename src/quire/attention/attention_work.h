@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include "quire/attention/attention_plan.h"
 #include "quire/attention/attention_scratch.h"
@@ -28,6 +29,8 @@ inline PartialRows partial_at(float* memory, std::int64_t num_rows) {
 template <class Memory>
 class AttentionWork {
  public:
+  using Upcoming = UpcomingTile<typename Memory::Head>;
+
   AttentionWork(const AttentionKernels& kernels, const Memory& memory, const AttentionCall& call,
                 AttentionScratch::State& scratch, const AttentionPlan& plan, int worker)
       : kernels_(kernels), memory_(memory), call_(call), scratch_(scratch), plan_(plan) {
@@ -49,16 +52,17 @@ class AttentionWork {
 
   std::int64_t num_items() const { return static_cast<std::int64_t>(plan_.items().size()) * num_kv_heads(); }
 
-  void compute(std::int64_t index) const {
-    const AttentionItem& item = plan_.items()[static_cast<std::size_t>(index / num_kv_heads())];
+  /// `next` is the item that the worker computes after it, or num_items() if that is not known.
+  void compute(std::int64_t index, std::int64_t next) const {
+    const AttentionItem& item = item_at(index);
     const std::int64_t head = index % num_kv_heads();
     switch (item.kind) {
       case AttentionItem::Kind::row_tile:
         return compute_row_tile(item, head);
       case AttentionItem::Kind::shared:
-        return compute_shared(item, head);
+        return compute_shared(item, head, beginning_of(next));
       case AttentionItem::Kind::spans:
-        return compute_spans(item, head);
+        return compute_spans(item, head, beginning_of(next));
     }
   }
 
@@ -66,6 +70,9 @@ class AttentionWork {
   std::int64_t head_dim() const { return memory_.layout().head_dim; }
   std::int64_t num_kv_heads() const { return memory_.layout().num_kv_heads; }
 
+  const AttentionItem& item_at(std::int64_t index) const {
+    return plan_.items()[static_cast<std::size_t>(index / num_kv_heads())];
+  }
   const SequenceChunk& chunk_at(std::int64_t index) const { return call_.chunks[static_cast<std::size_t>(index)]; }
 
   QueryRows rows_of(const SequenceChunk& chunk, std::int64_t head, std::int64_t first_token,
@@ -136,22 +143,50 @@ class AttentionWork {
     finish(chunk_at(index), head, 0, rows, sum_);
   }
 
+  /// The first tile at or behind `position` that the chunk's rows see; none if they see nothing there.
+  std::optional<Upcoming> tile_from(const SequenceChunk& chunk, std::int64_t head, std::int64_t position) const {
+    const QueryRows rows = rows_of(chunk, head, 0, chunk.num_tokens);
+    const std::int64_t begin = std::max(position, rows.visible_begin(0)), end = rows.visible_end(rows.num_tokens - 1);
+    if (begin >= end) return std::nullopt;
+    const std::int64_t tile_start = begin / kTileTokens * kTileTokens;
+    return Upcoming{memory_.head(chunk, head), tile_start, begin - tile_start, std::min(end - tile_start, kTileTokens)};
+  }
+
+  /// The first tile of an item that walks spans.
+  std::optional<Upcoming> beginning_of(std::int64_t index) const {
+    if (index >= num_items()) return std::nullopt;
+    const AttentionItem& item = item_at(index);
+    const std::int64_t head = index % num_kv_heads();
+    switch (item.kind) {
+      case AttentionItem::Kind::row_tile:
+        break;
+      case AttentionItem::Kind::shared:
+        return tile_from(chunk_at(plan_.members(item).front()), head, item.span * kSpanTokens);
+      case AttentionItem::Kind::spans:
+        return tile_from(chunk_at(item.chunk), head, item.first * kSpanTokens);
+    }
+    return std::nullopt;
+  }
+
+  static const Upcoming* or_null(const std::optional<Upcoming>& tile) { return tile ? &*tile : nullptr; }
+
   /// A few tokens over consecutive spans.
-  void compute_spans(const AttentionItem& item, std::int64_t head) const {
+  void compute_spans(const AttentionItem& item, std::int64_t head, const std::optional<Upcoming>& next) const {
     const SequenceChunk& chunk = chunk_at(item.chunk);
     const QueryRows rows = rows_of(chunk, head, 0, chunk.num_tokens);
     const auto cache = memory_.head(chunk, head);
     kernels_.pack_queries(rows, area_.q);
-    for (std::int64_t span = item.first; span < item.first + item.count; ++span) {
-      memory_.attend_span(kernels_, rows, cache, {span}, area_,
-                          partial_of(plan_.split(item.chunk), head, span, rows.num_rows()));
+    const std::int64_t end = item.first + item.count;
+    for (std::int64_t span = item.first; span < end; ++span) {
+      memory_.attend_span(kernels_, rows, cache, {.span = span, .upcoming = span + 1 < end ? nullptr : or_null(next)},
+                          area_, partial_of(plan_.split(item.chunk), head, span, rows.num_rows()));
     }
     finish_spans(item.chunk, head, rows, item.count);
   }
 
   /// Tokens of several chunks over tiles that lie in the same blocks; then what each chunk sees of the rest of the
   /// span.
-  void compute_shared(const AttentionItem& item, std::int64_t head) const {
+  void compute_shared(const AttentionItem& item, std::int64_t head, const std::optional<Upcoming>& next) const {
     const auto members = plan_.members(item);
     const SequenceChunk& first = chunk_at(members.front());
     std::int32_t places[kSharedTokensPerItem];
@@ -160,23 +195,33 @@ class AttentionWork {
       for (std::int64_t token = 0; token < chunk_at(member).num_tokens; ++token)
         places[together.num_tokens++] = static_cast<std::int32_t>(chunk_at(member).first_row + token - first.first_row);
     }
+    const std::int64_t end = item.span * kSpanTokens + item.num_tiles * kTileTokens;
     together.token_places = places;
     together.window = 0;
-    together.common_end = item.span * kSpanTokens + item.num_tiles * kTileTokens;
+    together.common_end = end;
+    // What member i sees of the span behind the common tiles; of those that see nothing, and at the end, the next item.
+    const auto rest_of = [&](std::size_t i) {
+      std::optional<Upcoming> rest;
+      if (i < members.size() && item.num_tiles < kSpanTiles) rest = tile_from(chunk_at(members[i]), head, end);
+      return rest ? rest : next;
+    };
     kernels_.pack_queries(together, area_.q);
-    memory_.attend_span(kernels_, together, memory_.head(first, head), {item.span, 0, item.num_tiles}, area_, next_);
+    std::optional<Upcoming> upcoming = rest_of(0);
+    memory_.attend_span(kernels_, together, memory_.head(first, head),
+                        {item.span, 0, item.num_tiles, or_null(upcoming)}, area_, next_);
     std::int64_t row = 0;
-    for (std::int32_t member : members) {
-      const SequenceChunk& chunk = chunk_at(member);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const SequenceChunk& chunk = chunk_at(members[i]);
       const QueryRows rows = rows_of(chunk, head, 0, chunk.num_tokens);
-      const PartialRows partial = partial_of(plan_.split(member), head, item.span, rows.num_rows());
+      const PartialRows partial = partial_of(plan_.split(members[i]), head, item.span, rows.num_rows());
       for (std::int64_t own = 0; own < rows.num_rows(); ++own) copy_row(next_, row++, partial, own);
-      if (item.num_tiles < kSpanTiles && rows.visible_end(rows.num_tokens - 1) > together.common_end) {
+      if (item.num_tiles < kSpanTiles && rows.visible_end(rows.num_tokens - 1) > end) {
+        upcoming = rest_of(i + 1);
         kernels_.pack_queries(rows, area_.q);
-        memory_.attend_span(kernels_, rows, memory_.head(chunk, head), {item.span, item.num_tiles, kSpanTiles}, area_,
-                            partial);
+        memory_.attend_span(kernels_, rows, memory_.head(chunk, head),
+                            {item.span, item.num_tiles, kSpanTiles, or_null(upcoming)}, area_, partial);
       }
-      finish_spans(member, head, rows, 1);
+      finish_spans(members[i], head, rows, 1);
     }
   }
 
@@ -189,7 +234,7 @@ class AttentionWork {
     std::int64_t first_span = rows.visible_begin(0) / kSpanTokens;
     std::int64_t last_span = (rows.visible_end(rows.num_tokens - 1) - 1) / kSpanTokens;
     for (std::int64_t span = first_span; span <= last_span; ++span) {
-      memory_.attend_span(kernels_, rows, cache, {span}, area_, next_);
+      memory_.attend_span(kernels_, rows, cache, {.span = span}, area_, next_);
       fold_span(rows, span, sum_, next_);
     }
     finish(chunk, head, item.first, rows, sum_);
@@ -229,7 +274,7 @@ void attend(Worker& worker, CpuTier tier, const Memory& memory, const AttentionC
     worker.barrier();
   }
   AttentionWork<Memory> work(attention_kernels(tier), memory, call, state, plan, worker.index());
-  worker.for_each(work.num_items(), 1, [&](std::int64_t item) { work.compute(item); });
+  worker.for_each_ahead(work.num_items(), [&](std::int64_t item, std::int64_t next) { work.compute(item, next); });
 }
 
 }  // namespace quire::attention

@@ -8,6 +8,8 @@ namespace {
 /// One layer of a VirtualKvStore.
 class ContiguousMemory {
  public:
+  using Head = ContiguousHead;
+
   ContiguousMemory(const VirtualKvStore& store, std::int64_t layer) : store_(store), layer_(layer) {}
 
   const KvLayout& layout() const { return store_.layout(); }
@@ -19,7 +21,7 @@ class ContiguousMemory {
   }
 
   static void attend_span(const AttentionKernels& kernels, const QueryRows& rows, const ContiguousHead& cache,
-                          const SpanPart& part, const WorkArea& area, const PartialRows& out) {
+                          const SpanPart<ContiguousHead>& part, const WorkArea& area, const PartialRows& out) {
     kernels.attend_span_contiguous(rows, cache, part, area, out);
   }
 

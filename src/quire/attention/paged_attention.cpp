@@ -10,6 +10,8 @@ namespace {
 /// One layer of a KvStore.
 class PagedMemory {
  public:
+  using Head = CachedHead;
+
   PagedMemory(const KvStore& store, std::int64_t layer) : store_(store), layer_(layer) {}
 
   const KvLayout& layout() const { return store_.layout(); }
@@ -29,7 +31,7 @@ class PagedMemory {
   }
 
   static void attend_span(const AttentionKernels& kernels, const QueryRows& rows, const CachedHead& cache,
-                          const SpanPart& part, const WorkArea& area, const PartialRows& out) {
+                          const SpanPart<CachedHead>& part, const WorkArea& area, const PartialRows& out) {
     kernels.attend_span(rows, cache, part, area, out);
   }
 

@@ -201,7 +201,8 @@ struct TileKernels {
       Lanes factor = Lanes::broadcast(factors[r]);
       for (int v = 0; v < kVectors; ++v) sums[r][v] = Lanes::load(o + r * o_stride + v * 16) * factor;
     }
-    for (std::int64_t t = seen.begin; t < seen.end;) {
+    std::int64_t t = seen.begin;
+    do {  // at least one is seen
       const std::int64_t piece = t >> tile.piece_shift, begin = piece << tile.piece_shift;
       const std::int64_t end = smaller(seen.end, begin + (1 << tile.piece_shift));
       const T* values = tile.v[piece] + (t - begin) * tile.v_stride + dim;
@@ -223,7 +224,7 @@ struct TileKernels {
           }
         }
       }
-    }
+    } while (t < seen.end);
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) sums[r][v].store(o + r * o_stride + v * 16);
     }
@@ -294,22 +295,23 @@ struct TileKernels {
   }
 
   template <class T, bool kHalved, class Head>
-  static void attend_located(const QueryRows& rows, const Head& cache, std::int64_t tile_start, bool in_place,
-                             const WorkArea& area, const PartialRows& out) {
+  static void attend_located(const QueryRows& rows, const Head& cache, const SpanPart<Head>& part,
+                             std::int64_t tile_start, bool in_place, const WorkArea& area, const PartialRows& out) {
     Tile<T, kHalved> tile;
-    Memory::locate(rows, cache, tile_start, area, tile);
+    Memory::locate(rows, cache, part, tile_start, area, tile);
     if (in_place) return attend_tile(rows, tile, tile_start, area, out);
     Memory::decode(tile, rows.head_dim, Memory::seen_by_any(rows, tile_start), area);
     attend_tile(rows, Memory::decoded(rows.head_dim, area), tile_start, area, out);
   }
 
   template <class T, class Head>
-  static QUIRE_INLINE void attend(const QueryRows& rows, const Head& cache, std::int64_t tile_start, bool in_place,
-                                  const WorkArea& area, const PartialRows& out) {
+  static QUIRE_INLINE void attend(const QueryRows& rows, const Head& cache, const SpanPart<Head>& part,
+                                  std::int64_t tile_start, bool in_place, const WorkArea& area,
+                                  const PartialRows& out) {
     if constexpr (Head::kHasSmallBlocks) {
-      if (cache.block_size == 8) return attend_located<T, true>(rows, cache, tile_start, in_place, area, out);
+      if (cache.block_size == 8) return attend_located<T, true>(rows, cache, part, tile_start, in_place, area, out);
     }
-    attend_located<T, false>(rows, cache, tile_start, in_place, area, out);
+    attend_located<T, false>(rows, cache, part, tile_start, in_place, area, out);
   }
 
   static void begin_state(const QueryRows& rows, const PartialRows& out) {
@@ -319,7 +321,7 @@ struct TileKernels {
   }
 
   template <class Head>
-  static void attend_span(const QueryRows& rows, const Head& cache, const SpanPart& part, const WorkArea& area,
+  static void attend_span(const QueryRows& rows, const Head& cache, const SpanPart<Head>& part, const WorkArea& area,
                           const PartialRows& out) {
     if (part.first_tile == 0) begin_state(rows, out);
     const bool in_place = rows.num_rows() <= 2 * kBlockRows && rows.head_dim % 16 == 0;
@@ -328,16 +330,16 @@ struct TileKernels {
       if (Memory::seen_by_any(rows, start).empty()) continue;
       switch (cache.type) {
         case KvType::f16:
-          attend<std::uint16_t>(rows, cache, start, in_place, area, out);
+          attend<std::uint16_t>(rows, cache, part, start, in_place, area, out);
           break;
         case KvType::bf16:
-          attend<typename Memory::Bf16>(rows, cache, start, in_place, area, out);
+          attend<typename Memory::Bf16>(rows, cache, part, start, in_place, area, out);
           break;
         case KvType::f32:
-          attend<float>(rows, cache, start, in_place, area, out);
+          attend<float>(rows, cache, part, start, in_place, area, out);
           break;
         case KvType::int8:
-          if constexpr (Head::kHoldsInt8) attend<std::int8_t>(rows, cache, start, in_place, area, out);
+          if constexpr (Head::kHoldsInt8) attend<std::int8_t>(rows, cache, part, start, in_place, area, out);
           break;
       }
     }

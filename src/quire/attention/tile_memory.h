@@ -146,10 +146,10 @@ struct TileMemory {
     }
   }
 
-  /// The tile at tile_start, and what of the next one is to be prefetched meanwhile.
+  /// The tile at tile_start, and what is to be prefetched meanwhile.
   template <class T, bool kHalved, class Head>
-  static void locate(const QueryRows& rows, const Head& cache, std::int64_t tile_start, const WorkArea& area,
-                     Tile<T, kHalved>& tile) {
+  static void locate(const QueryRows& rows, const Head& cache, const SpanPart<Head>& part, std::int64_t tile_start,
+                     const WorkArea& area, Tile<T, kHalved>& tile) {
     constexpr int kKeyTokens = Tile<T, kHalved>::kKeyTokens;
     const std::int64_t head_dim = rows.head_dim;
     const Range seen = seen_by_any(rows, tile_start);
@@ -160,19 +160,24 @@ struct TileMemory {
     tile.rows_a_line = row_bytes < 64 ? 64 / row_bytes : 1;
     tile.vectors_a_line = static_cast<int>(smaller(row_bytes, 64) / static_cast<std::int64_t>(16 * sizeof(T)));
     find_pieces<T, kKeyTokens>(cache, head_dim, tile_start, seen, tile.k, tile.v);
-    std::int64_t next = tile_start + kTileTokens;
-    Range next_seen = seen_by_any(rows, next);
-    if (next_seen.empty()) next = tile_start, next_seen = seen;
-    find_pieces<T, kKeyTokens>(cache, head_dim, next, next_seen, tile.next_k, tile.next_v);
+    const Range next_seen = seen_by_any(rows, tile_start + kTileTokens);
+    const bool is_last = next_seen.empty() || tile_start + kTileTokens >= part.end_position();
+    UpcomingTile<Head> next = {cache, tile_start + kTileTokens, next_seen.begin, next_seen.end};
+    if (is_last && part.upcoming) {
+      next = *part.upcoming;
+    } else if (next_seen.empty()) {
+      next = {cache, tile_start, seen.begin, seen.end};
+    }
+    find_pieces<T, kKeyTokens>(next.cache, head_dim, next.tile_start, {next.begin, next.end}, tile.next_k, tile.next_v);
     if constexpr (Tile<T, kHalved>::kScaled) {
       tile.num_groups = scale_groups(head_dim);
       decode_scales<kHalved>(cache, head_dim, tile_start, seen, area.scales);
       tile.k_scales = area.scales;
       tile.v_scales = area.scales + tile.num_groups * kTileTokens;
       const std::int64_t step = smaller(cache.block_size, kTileTokens);
-      for (std::int64_t t = next_seen.begin / step * step; t < next_seen.end; t += step) {
-        __builtin_prefetch(k_scales_at(cache, next + t, head_dim));
-        __builtin_prefetch(v_scales_at(cache, next + t, head_dim));
+      for (std::int64_t t = next.begin / step * step; t < next.end; t += step) {
+        __builtin_prefetch(k_scales_at(next.cache, next.tile_start + t, head_dim));
+        __builtin_prefetch(v_scales_at(next.cache, next.tile_start + t, head_dim));
       }
     }
   }

@@ -36,6 +36,20 @@ class Worker {
     barrier();
   }
 
+  /// The same, one index at a time, as body(i, next): `next` is the index that this worker gets after i, so that its
+  /// memory can be fetched meanwhile, or n if that is not known yet. It is not towards the end, where who is free first
+  /// takes what is left.
+  template <class Body>
+  void for_each_ahead(std::int64_t n, Body&& body) {
+    for (std::int64_t i = claim(1); i < n;) {
+      const bool looks_ahead = i + 2 * count() < n;
+      const std::int64_t next = looks_ahead ? claim(1) : n;
+      body(i, next < n ? next : n);
+      i = looks_ahead ? next : claim(1);
+    }
+    barrier();
+  }
+
  private:
   friend class ThreadPool;
   Worker(ThreadPool* pool, int index) : pool_(pool), index_(index) {}
