@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Renders a page with every kind of chart in headless Chromium and looks at it as a reader would.
 
-  tests/html/render_check.py --tool build/sample_page --binary build/quire --out build/html [--browser chromium]
+  tests/html/render_check.py --tool build/sample_page --binary build/quire --model MODEL.gguf --out build/html [--browser chromium]
 
 At 360 and 1,600 px of width, light and dark: no error, no request, every canvas drawn, nothing wider than the window,
 every control reached by the keyboard and doing something, enough contrast, colours that colour-blind eyes tell apart.

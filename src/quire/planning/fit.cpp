@@ -11,7 +11,7 @@ constexpr std::uint64_t kMiB = 1 << 20;
 
 /// Of a process that has nothing but its program, and of each entry of its vocabulary.
 constexpr std::uint64_t kProcessBytes = 48 * kMiB;
-constexpr std::uint64_t kBytesPerToken = 512;
+constexpr std::uint64_t kBytesPerToken = 256;
 
 std::string mib(std::uint64_t bytes) { return cat((bytes + kMiB - 1) / kMiB, " MiB"); }
 
