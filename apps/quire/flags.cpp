@@ -6,6 +6,7 @@
 #include <random>
 #include <span>
 
+#include "quire/sched/ngram_proposer.h"
 #include "quire/sched/policy.h"
 #include "terminal.h"
 
@@ -174,6 +175,21 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command.add_option("--max-batch-rows", options.max_batch_rows, "Answers and beams that are computed at once at most")
       ->check(positive)
       ->capture_default_str();
+  command
+      .add_option(
+          "--speculative-tokens", options.num_speculative_tokens,
+          "Speculative decoding: tokens that are guessed from the text so far and verified in one step, at most "
+          "so many for an answer; 0: off")
+      ->check(CLI::Range(0, kMaxSpeculativeTokens))
+      ->capture_default_str();
+  command
+      .add_option("--ngram-min", options.ngram.min_match,
+                  "With speculative tokens: guess what followed the last so many tokens, at least, before")
+      ->check(CLI::Range(1, kMaxNgram))
+      ->capture_default_str();
+  command.add_option("--ngram-max", options.ngram.max_match, "Likewise at most; the longest match wins")
+      ->check(CLI::Range(1, kMaxNgram))
+      ->capture_default_str();
   command.add_option("--max-waiting", options.max_waiting, "Requests in the queue at most; one more is refused")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
@@ -212,6 +228,9 @@ std::string engine_flags_text(const engine::EngineOptions& options) {
   flag("--queue-policy", options.queue_policy, usual.queue_policy);
   flag("--victim-policy", options.victim_policy, usual.victim_policy);
   if (!options.prefix_cache) text += " --prefix-cache off";
+  flag("--speculative-tokens", options.num_speculative_tokens, usual.num_speculative_tokens);
+  flag("--ngram-min", options.ngram.min_match, usual.ngram.min_match);
+  flag("--ngram-max", options.ngram.max_match, usual.ngram.max_match);
   size("--kv-ram-bytes", options.kv_ram_bytes, usual.kv_ram_bytes);
   flag("--kv-swap-dir", options.kv_swap_dir, usual.kv_swap_dir);
   size("--kv-swap-bytes", options.kv_swap_bytes, usual.kv_swap_bytes);

@@ -188,6 +188,17 @@ void describe_model(const EngineOptions& options, const model::GgufFile& file, c
   info.vocab_size = config.vocab_size;
 }
 
+Result<void> check_speculation(const EngineOptions& options) {
+  QUIRE_TRY_VOID(check_range("speculative tokens", options.num_speculative_tokens, 0, kMaxSpeculativeTokens));
+  const NgramMatch& ngram = options.ngram;
+  if (ngram.min_match < 1 || ngram.max_match < ngram.min_match || ngram.max_match > kMaxNgram)
+    return fail("n-grams of ", ngram.min_match, " to ", ngram.max_match, " tokens; wanted a range within 1 and ",
+                kMaxNgram);
+  if (options.num_speculative_tokens > 0 && options.kv_manager != "paged")
+    return fail("speculative tokens cannot be combined with the KV manager ", options.kv_manager, "; wanted paged");
+  return {};
+}
+
 }  // namespace
 
 std::int64_t num_places(const EngineOptions& options) { return 2 * options.max_batch_rows; }
@@ -209,6 +220,7 @@ Result<void> check_options(const EngineOptions& options) {
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return policy.error();
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return policy.error();
   QUIRE_TRY_VOID(check_tiers(options));
+  QUIRE_TRY_VOID(check_speculation(options));
   QUIRE_TRY_VOID(check_range("context", options.context, 0, std::int64_t{1} << 30));
   return {};
 }
@@ -228,7 +240,8 @@ Result<Reservation> reserve_model(const EngineOptions& options, const model::Ggu
   out.load = {.tier = cpu.tier,
               .max_context = info.context,
               .max_batch_tokens = options.max_batch_tokens,
-              .max_logit_rows = std::min<std::int64_t>(options.max_batch_rows, 64),
+              .max_logit_rows = std::min<std::int64_t>(
+                  std::max<std::int64_t>(options.max_batch_rows, 1 + options.num_speculative_tokens), 64),
               .f32_weights = options.reference_arithmetic};
   QUIRE_TRY(const model::ModelBytes bytes, model::Model::plan_bytes(file, out.load));
   out.grouping = model::group_layers(config, arrangement);
@@ -282,6 +295,8 @@ CoreOptions core_options(const EngineOptions& options, const Reservation& reserv
       .queue_policy = options.queue_policy,
       .victim_policy = options.victim_policy,
       .prefix_cache = info.prefix_cache,
+      .num_speculative_tokens = options.num_speculative_tokens,
+      .ngram = options.ngram,
       .kv_manager = info.kv_manager,
       .tile_bytes = is_vattention(options) ? attention::VirtualKvStore::tile_bytes(reservation.layout) : 0,
       .page_group_bytes = info.page_group_bytes,

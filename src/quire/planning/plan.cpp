@@ -48,11 +48,12 @@ std::int64_t longest(const Load& load) {
   return most;
 }
 
-/// Without the tiers, which are not simulated.
+/// Without the tiers and speculation, which are not simulated.
 CoreOptions simulated(CoreOptions core) {
   core.kv_ram_frames = 0;
   core.kv_files = false;
   core.preemption = "recompute";
+  core.num_speculative_tokens = 0;
   return core;
 }
 
@@ -184,6 +185,8 @@ Result<Plan> make_plan(const PlanInput& input, const model::GgufFile& file) {
                              " requests of the workload are longer than what fits and are left out"));
   if (input.options.kv_ram_bytes > 0)
     plan.notes.push_back("the RAM tier is in the memory, but not simulated: what it finds again is not in the rate");
+  if (input.options.num_speculative_tokens > 0)
+    plan.notes.push_back("speculation is not simulated: what it gains depends on the text");
   if (!input.make_cost) return plan.no_performance = "no cost model was given", plan;
   auto cost = input.make_cost(plan.fit);
   if (!cost.ok()) return plan.no_performance = cost.error().message, plan;

@@ -57,6 +57,7 @@ void add_managers(Rows& rows, const engine::EngineOptions& planned) {
              [cached](auto& o) { o.prefix_cache = !cached; });
   for (const char* manager : {"paged", "vattention", "reserved"}) {
     const bool is_possible = planned.kv_ram_bytes == 0 && planned.kv_layout != "grouped" &&
+                             planned.num_speculative_tokens == 0 &&
                              (std::string_view(manager) != "vattention" || planned.kv_type != "int8");
     if (planned.kv_manager != manager && is_possible)
       rows.add("manager", cat("--kv-manager ", manager), [manager](auto& o) { o.kv_manager = manager; });
