@@ -6,6 +6,7 @@
 #include <random>
 #include <span>
 
+#include "quire/sched/ngram_proposer.h"
 #include "quire/sched/policy.h"
 #include "terminal.h"
 
@@ -148,6 +149,21 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->capture_default_str();
   command.add_option("--max-batch-rows", options.max_batch_rows, "Answers and beams that are computed at once at most")
       ->check(positive)
+      ->capture_default_str();
+  command
+      .add_option(
+          "--speculative-tokens", options.num_speculative_tokens,
+          "Speculative decoding: tokens that are guessed from the text so far and verified in one step, at most "
+          "so many for an answer; 0: off")
+      ->check(CLI::Range(0, kMaxSpeculativeTokens))
+      ->capture_default_str();
+  command
+      .add_option("--ngram-min", options.ngram.min_match,
+                  "With speculative tokens: guess what followed the last so many tokens, at least, before")
+      ->check(CLI::Range(1, kMaxNgram))
+      ->capture_default_str();
+  command.add_option("--ngram-max", options.ngram.max_match, "Likewise at most; the longest match wins")
+      ->check(CLI::Range(1, kMaxNgram))
       ->capture_default_str();
   command.add_option("--max-waiting", options.max_waiting, "Requests in the queue at most; one more is refused")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))

@@ -99,7 +99,8 @@ void write_answer(json::Writer& out, const GenerateFlags& flags, const Collected
 }
 
 /// The first answer's members, usage and timings; then, where several were asked for, all of them as "answers".
-std::string as_json(const GenerateFlags& flags, const std::vector<Collected>& answers, const Tokenizer& tokenizer) {
+std::string as_json(const GenerateFlags& flags, const std::vector<Collected>& answers, const engine::Engine& engine) {
+  const Tokenizer& tokenizer = engine.tokenizer();
   std::string text;
   json::Writer out(text);
   out.begin_object();
@@ -117,6 +118,11 @@ std::string as_json(const GenerateFlags& flags, const std::vector<Collected>& an
   out.field("decode_ms", static_cast<double>(timings.decode_ns) / 1e6);
   out.field("prefill_tokens_per_s", per_second(usage.prompt_tokens - usage.cached_tokens, timings.prefill_ns));
   out.field("decode_tokens_per_s", per_second(usage.completion_tokens - 1, timings.decode_ns)).end_object();
+  if (flags.engine.num_speculative_tokens > 0) {
+    const engine::EngineStats stats = engine.stats();
+    out.key("speculation").begin_object().field("steps", stats.steps).field("proposed_tokens", stats.proposed_tokens);
+    out.field("accepted_tokens", stats.accepted_tokens).end_object();
+  }
   out.field("seed", flags.request.sampling.seed);
   if (answers.size() > 1) {
     out.key("answers").begin_array();
@@ -199,7 +205,7 @@ int generate(GenerateFlags& flags) {
   const std::vector<Collected> answers = receive(**engine, *submitted.id, queue, flags);
   for (const Collected& answer : answers)
     if (answer.last.finish->reason == engine::FinishReason::failed) return report(answer.last.finish->message), kFailed;
-  if (flags.json) return write_output(as_json(flags, answers, (*engine)->tokenizer())), kDone;
+  if (flags.json) return write_output(as_json(flags, answers, **engine)), kDone;
   for (std::size_t k = 0; answers.size() > 1 && k < answers.size(); ++k)
     write_output(cat(k > 0 ? "\n" : "", "--- ", k + 1, " ---\n", answers[k].text));
   write_output("\n");

@@ -47,6 +47,7 @@ void add_sim(CLI::App& app, Action& chosen) {
   add_sim_paper(*sim, chosen);
   add_sim_run(*sim, chosen);
   add_sim_trace(*sim, chosen);
+  add_sim_record_beams(*sim, chosen);
 }
 
 }  // namespace quire::cli

@@ -151,6 +151,21 @@ std::vector<html::Verdict> verdicts(const ExerciseReport& found) {
   return out;
 }
 
+/// The growing setting step by step.
+void append_growing(html::Page& page, const ExerciseReport& found) {
+  const html::RunEvents run = run_events(found.growing);
+  html::Section memory = html::memory_section(run);
+  html::Section requests = html::request_section(run);
+  html::Section blocks = block_section(found.growing);
+  const std::string name = cat("growing, maximum length ", found.options.max_lens.front());
+  memory.heading = cat("Step by step: ", name);
+  requests.heading = cat("Requests: ", name);
+  blocks.heading = cat("Blocks: ", name);
+  for (html::Section* section : {&memory, &requests, &blocks}) {
+    if (!section->charts.empty()) page.sections.push_back(std::move(*section));
+  }
+}
+
 }  // namespace
 
 html::Page exercise_page(const SimFlags& flags, const ExerciseReport& found, std::vector<std::string> notes) {
@@ -180,6 +195,7 @@ html::Page exercise_page(const SimFlags& flags, const ExerciseReport& found, std
     utilisation.charts.push_back(utilisation_by_step(*setting));
   }
   page.sections.push_back(std::move(utilisation));
+  append_growing(page, found);
   page.sections.push_back(
       {.heading = "Block sizes",
        .text = {cat("Maximum length ", options.max_lens.front(), ", the same pool.")},

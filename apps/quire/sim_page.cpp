@@ -32,7 +32,7 @@ std::string command_line(const CLI::App& command) {
   }
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    if (option->count() == 0 || name == "--html" || name == "--json") continue;
+    if (option->count() == 0 || name == "--html" || name == "--json" || name == "--events") continue;
     if (!option->get_positional()) out += " " + name;
     for (const std::string& word : option->results()) {
       if (option->get_expected_max() > 0) out += " " + quoted(word);
@@ -65,20 +65,38 @@ html::StepEvent as_event(const StepSample& sample) {
   step.slots = {.written = count(sample.memory.written_slots),
                 .reserved = count(sample.memory.reserved_slots),
                 .unused = count(sample.memory.unused_slots),
-                .rounding = count(sample.memory.rounding_slots)};
+                .rounding = count(sample.memory.rounding_slots),
+                .cached = count(sample.memory.cached_slots)};
   return step;
 }
 
 void append_request(std::vector<html::RequestEvent>& events, const RequestRecord& record) {
   using Kind = html::RequestEventKind;
-  const auto tell = [&](Kind kind, std::uint64_t ns, std::int32_t tokens) {
-    events.push_back({.kind = kind, .request = record.id, .ns = ns, .tokens = static_cast<std::uint64_t>(tokens)});
+  const auto first = static_cast<std::ptrdiff_t>(events.size());
+  const auto tell = [&](Kind kind, const WorkSpan& span, std::string detail = {}) {
+    events.push_back({.kind = kind,
+                      .request = record.id,
+                      .ns = span.begin_ns,
+                      .end_ns = span.end_ns,
+                      .tokens = static_cast<std::uint64_t>(span.tokens),
+                      .detail = std::move(detail)});
   };
-  tell(Kind::queued, record.arrival_ns, record.prompt_tokens);
-  tell(Kind::started, record.start_ns, 0);
-  tell(Kind::first_token, record.first_token_ns, 0);
-  for (const std::uint64_t ns : record.preempted_ns) tell(Kind::preempted, ns, 0);
-  tell(Kind::finished, record.finish_ns, record.output_tokens);
+  tell(Kind::queued, {record.arrival_ns, 0, record.prompt_tokens});
+  tell(Kind::started, {record.start_ns, 0, record.cached_tokens});
+  for (const WorkSpan& chunk : record.chunks) tell(Kind::chunk, chunk);
+  for (const std::uint64_t ns : record.preempted_ns)
+    tell(Kind::preempted, {ns, 0, 0}, record.restores_by_reading ? "swap" : "recompute");
+  for (const WorkSpan& span : record.restored) tell(Kind::restored, {span.begin_ns, span.end_ns, 0});
+  tell(Kind::first_token, {record.first_token_ns, 0, 0});
+  tell(Kind::finished, {record.finish_ns, 0, record.output_tokens}, "length");
+  std::stable_sort(events.begin() + first, events.end(),
+                   [](const html::RequestEvent& a, const html::RequestEvent& b) { return a.ns < b.ns; });
+}
+
+html::BlockState state_of(BlockUse use) {
+  return use == BlockUse::cached   ? html::BlockState::cached
+         : use == BlockUse::shared ? html::BlockState::shared
+                                   : html::BlockState::used;
 }
 
 /// Of a histogram of nanoseconds: a point for each per mille.
@@ -138,11 +156,19 @@ html::Section latencies(const std::vector<SimulationResult>& all) {
 /// name: of one of several; empty for the only one.
 void append_sections(html::Page& page, const SimulationResult& found, const std::string& name) {
   const html::RunEvents run = run_events(found);
-  for (html::Section section : {html::memory_section(run), html::request_section(run)}) {
+  for (html::Section section : {html::memory_section(run), html::request_section(run), block_section(found)}) {
     if (section.charts.empty()) continue;
     if (!name.empty()) section.heading = cat(name, ": ", section.heading);
     page.sections.push_back(std::move(section));
   }
+}
+
+Result<void> write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) return fail(path, ": ", std::strerror(errno));
+  return {};
 }
 
 }  // namespace
@@ -150,12 +176,29 @@ void append_sections(html::Page& page, const SimulationResult& found, const std:
 html::RunEvents run_events(const SimulationResult& found) {
   html::RunEvents run;
   run.header.name = found.system;
+  run.header.max_step_tokens = static_cast<std::uint64_t>(found.max_step_tokens);
+  run.header.block_size = static_cast<std::uint64_t>(found.film.block_size);
   for (const StepSample& sample : found.samples) {
     run.steps.push_back(as_event(sample));
     run.header.total_slots = static_cast<std::uint64_t>(std::max<std::int64_t>(sample.memory.pool_slots, 0));
   }
   for (const RequestRecord& record : found.records) append_request(run.requests, record);
+  for (const BlockSpan& span : found.film.spans) {
+    run.blocks.push_back({static_cast<std::uint32_t>(span.block), state_of(span.cell.use), span.begin_ns, span.end_ns,
+                          span.cell.owner.value});
+  }
   return run;
+}
+
+html::Section block_section(const SimulationResult& found) {
+  html::Section section = html::block_section(run_events(found));
+  if (section.charts.empty()) return section;
+  const BlockFilm& film = found.film;
+  std::string text = cat(grouped(static_cast<std::uint64_t>(film.num_blocks)), " blocks of ", film.block_size,
+                         " tokens, as they were ");
+  text += film.step_stride == 1 ? "in every step." : cat("in one of every ", film.step_stride, " steps.");
+  section.text.push_back(std::move(text));
+  return section;
 }
 
 html::Page simulations_page(const SimFlags& flags, const std::vector<SimulationResult>& all) {
@@ -190,14 +233,24 @@ html::Page page_head(const SimFlags& flags, std::string title) {
   return page;
 }
 
+Result<void> write_sim_events(const SimFlags& flags, const std::string& path, const SimulationResult& found) {
+  html::RunEvents run = run_events(found);
+  const html::Page head = page_head(flags, {});
+  run.header.version = head.version;
+  run.header.command = head.command;
+  run.header.seed = flags.seed;
+  std::string text;
+  html::append_event(text, run.header);
+  for (const html::StepEvent& step : run.steps) html::append_event(text, step);
+  for (const html::RequestEvent& event : run.requests) html::append_event(text, event);
+  for (const html::BlockRun& block : run.blocks) html::append_event(text, block);
+  return write_text(path, text);
+}
+
 Result<void> write_sim_page(const SimFlags& flags, const html::Page& page) {
   if (flags.html_path.empty()) return {};
   QUIRE_TRY(const std::string text, html::render(page));
-  std::ofstream out(flags.html_path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) return fail(flags.html_path, ": ", std::strerror(errno));
-  return {};
+  return write_text(flags.html_path, text);
 }
 
 }  // namespace quire::cli

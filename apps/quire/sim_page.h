@@ -15,6 +15,9 @@ namespace quire::cli {
 /// Steps and requests that the simulation kept (SimulationOptions::max_samples and max_records), as events.
 html::RunEvents run_events(const SimulationResult& found);
 
+/// The film of the blocks, if it was recorded.
+html::Section block_section(const SimulationResult& found);
+
 /// Several systems side by side, then each by itself.
 html::Page simulations_page(const SimFlags& flags, const std::vector<SimulationResult>& all);
 
@@ -24,6 +27,9 @@ html::Page paper_page(const SimFlags& flags, const std::vector<PaperFigure>& fig
 
 /// Title, version and seed; the command as it was given.
 html::Page page_head(const SimFlags& flags, std::string title);
+
+/// Writes the run's events to `path`, as docs/events.md has them.
+Result<void> write_sim_events(const SimFlags& flags, const std::string& path, const SimulationResult& found);
 
 /// Writes the page to --html FILE, if that was given.
 Result<void> write_sim_page(const SimFlags& flags, const html::Page& page);

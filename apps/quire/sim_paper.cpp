@@ -31,6 +31,7 @@ Result<PaperInputs> load_inputs(const PaperFlags& flags) {
   inputs.conversation = std::move(conversation.requests);
   QUIRE_TRY(Trace synthetic, embedded_trace("synthetic"));
   inputs.synthetic = std::move(synthetic.requests);
+  QUIRE_TRY(inputs.beam_searches, embedded_beam_searches());
   return inputs;
 }
 

@@ -25,7 +25,14 @@ json::Value sample_as_json(const StepSample& sample) {
   const MemoryUse& use = sample.memory;
   return json::Array{sample.begin_ns,       sample.end_ns,        sample.num_running, sample.num_waiting,
                      sample.prefill_tokens, sample.decode_tokens, use.written_slots,  use.reserved_slots,
-                     use.unused_slots,      use.rounding_slots,   use.free_slots()};
+                     use.unused_slots,      use.rounding_slots,   use.free_slots(),   use.cached_slots};
+}
+
+/// [begin_ns, end_ns, tokens] each.
+json::Array spans_as_json(const std::vector<WorkSpan>& spans) {
+  json::Array out;
+  for (const WorkSpan& span : spans) out.push_back(json::Array{span.begin_ns, span.end_ns, span.tokens});
+  return out;
 }
 
 json::Value record_as_json(const RequestRecord& record) {
@@ -36,7 +43,10 @@ json::Value record_as_json(const RequestRecord& record) {
                       {"start_ns", record.start_ns},
                       {"first_token_ns", record.first_token_ns},
                       {"finish_ns", record.finish_ns},
-                      {"preempted_ns", json::Array(record.preempted_ns.begin(), record.preempted_ns.end())}};
+                      {"cached_tokens", record.cached_tokens},
+                      {"chunks", spans_as_json(record.chunks)},
+                      {"preempted_ns", json::Array(record.preempted_ns.begin(), record.preempted_ns.end())},
+                      {"restored", spans_as_json(record.restored)}};
 }
 
 using Cells = std::vector<std::string>;
@@ -98,9 +108,9 @@ json::Object simulation_as_json(const SimulationResult& found) {
                       {"normalized_latency_s_per_token", times_as_json(found.normalized_ns)},
                       {"memory", memory_as_json(found.memory)},
                       {"digest", cat(found.digest)},
-                      {"sample_columns",
-                       json::Array{"begin_ns", "end_ns", "running", "waiting", "prefill_tokens", "decode_tokens",
-                                   "written_slots", "reserved_slots", "unused_slots", "rounding_slots", "free_slots"}},
+                      {"sample_columns", json::Array{"begin_ns", "end_ns", "running", "waiting", "prefill_tokens",
+                                                     "decode_tokens", "written_slots", "reserved_slots", "unused_slots",
+                                                     "rounding_slots", "free_slots", "cached_slots"}},
                       {"samples", std::move(samples)},
                       {"records", std::move(records)}};
 }

@@ -1,5 +1,6 @@
 // quire sim run and quire sim trace: a workload, made up or recorded, on one or several systems.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "sim.h"
 #include "sim_cost.h"
 #include "sim_page.h"
+#include "sim_rates.h"
 #include "sim_report.h"
 #include "table.h"
 #include "terminal.h"
@@ -28,10 +30,12 @@ struct RunFlags {
   MemoryFlags memory;
   CostFlags cost;
   std::size_t records = 1000;
+  std::string events_path;
   std::string prefix_cache = "off";
   // Arrivals.
   std::string arrivals = "poisson";
   std::optional<double> rate;
+  std::vector<double> rates;  ///< of a sweep; empty: there is one rate
   // Made up.
   std::uint64_t num_requests = 10'000;
   std::string prompt = "lognormal:4.6,1.25@4-1024", output = "exponential:340@4-1024";
@@ -80,23 +84,39 @@ class Progress {
   Clock::time_point start_ = Clock::now(), shown_ = start_;
 };
 
-Result<void> run_systems(RunFlags& flags, const std::string& command, const MakeSource& make_source,
-                         json::Object extra) {
-  QUIRE_TRY_VOID(apply(flags.memory, flags.system));
-  QUIRE_TRY(const auto cost, make_cost(flags.cost));
-  flags.system.core.prefix_cache = flags.prefix_cache == "on";
+/// Each system on the same workload; adds the wall time they took.
+Result<std::vector<SimulationResult>> simulate_all(const RunFlags& flags, const CostModel& cost,
+                                                   SimulationOptions options, const MakeSource& make_source,
+                                                   double& wall_s) {
   std::vector<SimulationResult> all;
-  double wall_s = 0;
   for (const std::string& name : flags.systems) {
     QUIRE_TRY(auto system, make_system(name, flags.system));
     const auto source = make_source();
     Progress progress(name, source->num_requests());
-    SimulationOptions options{.max_records = flags.records, .digests_plans = true};
     options.progress = [&progress](std::uint64_t finished, std::uint64_t now_ns) { progress(finished, now_ns); };
     const auto start = std::chrono::steady_clock::now();
-    all.push_back(simulate(*system, *cost, *source, options));
+    all.push_back(simulate(*system, cost, *source, options));
     wall_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
+  return all;
+}
+
+/// The memory and the cost model that the flags ask for.
+Result<std::shared_ptr<const CostModel>> set_up(RunFlags& flags) {
+  QUIRE_TRY_VOID(apply(flags.memory, flags.system));
+  flags.system.core.prefix_cache = flags.prefix_cache == "on";
+  return make_cost(flags.cost);
+}
+
+Result<void> run_systems(RunFlags& flags, const std::string& command, const MakeSource& make_source,
+                         json::Object extra) {
+  QUIRE_TRY(const auto cost, set_up(flags));
+  SimulationOptions options{.max_records = flags.records, .digests_plans = true};
+  options.records_blocks = !flags.sim.html_path.empty() || !flags.events_path.empty();
+  if (!flags.events_path.empty() && flags.systems.size() != 1)
+    return fail("--events: found ", flags.systems.size(), " systems, wanted one");
+  double wall_s = 0;
+  QUIRE_TRY(const std::vector<SimulationResult> all, simulate_all(flags, *cost, options, make_source, wall_s));
   std::uint64_t tokens = 0;
   for (const SimulationResult& found : all) tokens += found.scheduled_tokens;
   write_output(cat("\n", simulations_as_text(all), "\ncost: ", cost->description(), "\npool: ",
@@ -110,7 +130,31 @@ Result<void> run_systems(RunFlags& flags, const std::string& command, const Make
   for (const SimulationResult& found : all) systems.push_back(simulation_as_json(found));
   out.append("systems", std::move(systems));
   QUIRE_TRY_VOID(write_sim_json(flags.sim, out));
+  if (!flags.events_path.empty()) QUIRE_TRY_VOID(write_sim_events(flags.sim, flags.events_path, all.front()));
   return write_sim_page(flags.sim, simulations_page(flags.sim, all));
+}
+
+/// The workload at each of --rates.
+Result<void> run_rates(RunFlags& flags, const IndependentLengths& lengths, const SyntheticSource::Options& workload) {
+  QUIRE_TRY(const auto cost, set_up(flags));
+  std::sort(flags.rates.begin(), flags.rates.end());
+  std::vector<RatePoint> points;
+  double wall_s = 0;
+  for (const double rate : flags.rates) {
+    QUIRE_TRY(const auto arrivals, ArrivalProcess::parse(flags.arrivals, rate));
+    const auto make = [&]() -> std::unique_ptr<RequestSource> {
+      return std::make_unique<SyntheticSource>(workload, arrivals, lengths);
+    };
+    QUIRE_TRY(auto systems, simulate_all(flags, *cost, {.max_samples = 0, .digests_plans = true}, make, wall_s));
+    points.push_back({rate, std::move(systems)});
+  }
+  write_output(cat("\n", rates_as_text(points), "\ncost: ", cost->description(), "; seed ", flags.sim.seed, "; ",
+                   fixed(wall_s, 2), " s of wall time\n"));
+  json::Object out = sim_report_head("quire sim run", flags.sim);
+  out.append("arrivals", flags.arrivals);
+  out.append("rates", rates_as_json(points));
+  QUIRE_TRY_VOID(write_sim_json(flags.sim, out));
+  return write_sim_page(flags.sim, rates_page(flags.sim, points));
 }
 
 Result<void> run_synthetic(RunFlags& flags) {
@@ -121,8 +165,10 @@ Result<void> run_synthetic(RunFlags& flags) {
   const IndependentLengths lengths(prompt, output, flags.max_total);
   const SyntheticSource::Options options{
       .num_requests = flags.num_requests, .seed = flags.sim.seed, .shared_prefix_tokens = flags.shared_prefix};
-  write_output(cat(grouped(flags.num_requests), " requests, arrivals ", flags.arrivals, " at ", fixed(rate, 3),
-                   "/s, prompts ", flags.prompt, ", answers ", flags.output, "\n"));
+  const std::string at = flags.rates.empty() ? cat(fixed(rate, 3), "/s") : cat(flags.rates.size(), " rates");
+  write_output(cat(grouped(flags.num_requests), " requests, arrivals ", flags.arrivals, " at ", at, ", prompts ",
+                   flags.prompt, ", answers ", flags.output, "\n"));
+  if (!flags.rates.empty()) return run_rates(flags, lengths, options);
   const auto make = [&]() -> std::unique_ptr<RequestSource> {
     return std::make_unique<SyntheticSource>(options, arrivals, lengths);
   };
@@ -197,7 +243,10 @@ void add_common(CLI::App& command, RunFlags& flags) {
       .add_option("--arrivals", flags.arrivals,
                   "How requests come: poisson, gamma:CV, weibull:CV, on-off:ON,OFF, even, at-once")
       ->capture_default_str();
-  command.add_option("--records", flags.records, "Requests whose times are kept one by one, for --json and --html")
+  command.add_option("--events", flags.events_path, "Write what happened to this file, as JSON lines (docs/events.md)");
+  command
+      .add_option("--records", flags.records,
+                  "Requests whose times are kept one by one, for --json, --html and --events")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
 }
@@ -208,7 +257,12 @@ void add_sim_run(CLI::App& sim, Action& chosen) {
   auto flags = std::make_shared<RunFlags>();
   auto* command = sim.add_subcommand("run", "A made-up workload on one or several systems");
   add_common(*command, *flags);
-  command->add_option("--rate", flags->rate, "Requests a second (default: 1)");
+  auto* rate = command->add_option("--rate", flags->rate, "Requests a second (default: 1)");
+  command->add_option("--rates", flags->rates, "A run at each of these rates: latency against rate, and its knee")
+      ->delimiter(',')
+      ->check(CLI::Range(1e-6, 1e9))
+      ->excludes(rate)
+      ->excludes(command->get_option("--events"));
   command->add_option("--requests", flags->num_requests, "How many")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();

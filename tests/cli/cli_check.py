@@ -376,6 +376,27 @@ def closed_and_full_outputs_are_noticed(quire):
     assert done.stderr == "" and done.stdout.startswith("file ")
 
 
+@check
+def beam_searches_are_recorded_as_who_continued_whom(quire):
+    with tempfile.TemporaryDirectory() as folder:
+        prompts, out = Path(folder) / "prompts.jsonl", Path(folder) / "forks"
+
+        def record(text):
+            prompts.write_text(text)
+            done = subprocess.run([quire.binary, "sim", "record-beams", quire.model, prompts, out, "--width", "2,3", "--ctx", "256"],
+                                  capture_output=True, text=True, timeout=PATIENCE_S)
+            return done.returncode, done.stderr
+
+        code, err = record(json.dumps({"set": "a", "prompt": PROMPT, "max_tokens": 6}) + "\n")
+        assert code == 0, err
+        searches = [line.split() for line in out.read_text().splitlines() if not line.startswith(("#", "quire-"))]
+        assert [(one[0], one[1], len(one[3])) for one in searches] == [("a", "2", 8), ("a", "3", 12)], searches
+        assert sorted(path.name for path in Path(folder).iterdir()) == ["forks", "prompts.jsonl"]
+        for text, word in (("{}\n", "set"), ('{"set": "a", "prompt": "b"}\n', "max_tokens"), ("x\n", "row 1"), ("", "no prompt")):
+            code, err = record(text)
+            assert code == 1 and word in err and err.count("\n") == 1, err
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True)

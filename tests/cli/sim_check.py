@@ -108,6 +108,43 @@ def systems_run_side_by_side(sim):
 
 
 @check
+def latency_against_rate_has_a_knee(sim):
+    page = sim.folder / "rates.html"
+    report, out = sim.json("run", "--rates", "4,0.5,1,2", "--requests", 200, "--blocks", 200, "--system", "quire,orca-max",
+                           "--html", page)
+    assert [one["rate"] for one in report["rates"]] == [0.5, 1, 2, 4]
+    latencies = [one["systems"][0]["ttft_s"]["p95"] for one in report["rates"]]
+    assert latencies == sorted(latencies), latencies
+    assert "knee of Quire" in out and "Latency against rate" in page.read_text()
+    sim.refused(["--rates", "--rate"], "run", "--rates", "1,2", "--rate", 1, code_wanted=2)
+
+
+@check
+def events_are_json_lines_of_known_kinds(sim):
+    path = sim.folder / "events.jsonl"
+    code, _, err = sim.run("run", "--requests", 50, "--rate", 4, "--blocks", 150, "--events", path)
+    assert code == 0, err
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert events[0]["event"] == "run" and events[0]["block_size"] == 16 and events[0]["seed"] == 42
+    kinds = {one["event"] for one in events}
+    assert kinds == {"run", "step", "queued", "started", "chunk", "first_token", "preempted", "restored", "finished", "block"}, kinds
+    assert max(one["block"] for one in events if one["event"] == "block") == 149
+    sim.refused(["--events", "2 systems"], "run", "--system", "quire,orca-max", "--events", path)
+
+
+@check
+def records_of_requests_have_chunks_preemptions_and_restorations(sim):
+    report, _ = sim.json("run", "--requests", 100, "--rate", 4, "--blocks", 150)
+    records = report["systems"][0]["records"]
+    assert len(records) == 100 and report["systems"][0]["preemptions"] > 0
+    for one in records:
+        assert len(one["restored"]) == len(one["preempted_ns"])
+        assert one["chunks"][0][0] == one["start_ns"]
+        for preempted, (begin, end, tokens) in zip(one["preempted_ns"], one["restored"]):
+            assert one["arrival_ns"] <= preempted <= begin < end <= one["finish_ns"] and tokens > 0
+
+
+@check
 def traces_are_read_and_what_is_wrong_is_one_line(sim):
     good = sim.file("good.csv", "arrival_s,prompt_tokens,output_tokens\n0,10,5\n1.5,20,6\n")
     report, _ = sim.json("trace", good)

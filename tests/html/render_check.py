@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Renders a page with every kind of chart in headless Chromium and looks at it as a reader would.
 
-  tests/html/render_check.py --tool build/sample_page --out build/html [--browser chromium]
+  tests/html/render_check.py --tool build/sample_page --binary build/quire --out build/html [--browser chromium]
 
 At 360 and 1,600 px of width, light and dark: no error, no request, every canvas drawn, nothing wider than the window,
 every control reached by the keyboard and doing something, enough contrast, colours that colour-blind eyes tell apart.
@@ -59,9 +59,9 @@ VARIABLES = """(() => {
 TEXT_COLOURS = ("ink", "ink-soft", "accent", "holds", "fails")
 GRAPHIC_COLOURS = tuple(f"series-{i}" for i in range(1, 9)) + tuple(
     f"phase-{name}" for name in ("queued", "prefill", "decode", "preempted", "restored")) + tuple(
-    f"state-{name}" for name in ("used", "cached", "reserved")) + ("limit", "knee", "mark-1", "mark-2")
+    f"state-{name}" for name in ("used", "shared", "cached", "reserved")) + ("limit", "knee", "mark-1", "mark-2")
 # Colours that stand beside each other without another difference than the legend's order.
-NEIGHBOURS = (tuple(f"series-{i}" for i in range(1, 6)), ("state-used", "state-cached", "state-reserved", "state-free"),
+NEIGHBOURS = (tuple(f"series-{i}" for i in range(1, 6)), ("state-used", "state-shared", "state-cached", "state-reserved", "state-free"),
               tuple(f"phase-{name}" for name in ("prefill", "decode", "preempted", "restored")))
 
 # Machado, Oliveira, Fernandes 2009, severity 1, for linear RGB.
@@ -129,9 +129,9 @@ def screenshot(browser, path):
     path.write_bytes(base64.b64decode(data))
 
 
-def check_drawn(check, browser, where):
+def check_drawn(check, browser, where, at_least=10):
     canvases = browser.evaluate(DRAWN)
-    check.that(len(canvases) >= 10, f"{where}: {len(canvases)} canvases")
+    check.that(len(canvases) >= at_least, f"{where}: {len(canvases)} canvases")
     for canvas in canvases:
         check.that(canvas["label"] and canvas["colours"] >= 3 and canvas["drawn"] >= 300 and canvas["width"] > 100,
                    f"{where}: a picture is blank: {canvas}")
@@ -218,11 +218,50 @@ def check_controls(check, browser, where):
     check_drawn(check, browser, f"{where}, other choices")
 
 
+def check_look(check, browser, page, out, at_least):
+    """Every picture drawn and nothing wider than the window, at both widths and in both schemes."""
+    for width, scheme in itertools.product(WIDTHS, SCHEMES):
+        where = f"{page.name}, {width} px, {scheme}"
+        open_page(browser, page.as_uri(), width, scheme)
+        check_drawn(check, browser, where, at_least)
+        overflow = browser.evaluate(OVERFLOW)
+        check.that(not overflow, f"{where}: wider than the window: {overflow}")
+        screenshot(browser, out / f"{page.stem}-{width}-{scheme}.png")
+
+
+# What quire sim draws: the command, pictures at least, titles that must be among them.
+OVERLOAD = ("--requests", "300", "--blocks", "300")
+SIM_PAGES = {
+    "exercise": (("exercise",), 14, ("Paged memory beside arrays", "KV memory over time", "Requests one by one", "Block map",
+                                     "Internal fragmentation", "Tokens of a step")),
+    "run": (("run", "--rate", "3", "--system", "quire,vattention,orca-max", "--prefix-cache", "on", "--shared-prefix", "64", *OVERLOAD),
+            20, ("Systems side by side", "First token", "Block map", "Requests one by one")),
+    "rates": (("run", "--rates", "0.5,1,1.5,2,3", "--system", "quire,orca-max", *OVERLOAD), 3,
+              ("Latency against rate: first token, p95",)),
+    "paper": (("paper", "sharing", "--reduced"), 1, ()),
+}
+
+
+def check_sim_pages(check, browser, binary, out):
+    for name, (command, at_least, titles) in SIM_PAGES.items():
+        page = out / f"sim-{name}.html"
+        subprocess.run([binary, "sim", *command, "--html", page], check=True, stdout=subprocess.DEVNULL)
+        check.that(page.stat().st_size < 3 << 20, f"{name}: {page.stat().st_size} bytes, wanted less than 3 MiB")
+        check_look(check, browser, page, out, at_least)
+        drawn = browser.evaluate("[...document.querySelectorAll('h3')].map((node) => node.textContent)")
+        check.that(set(titles) <= set(drawn), f"{name}: pictures are {drawn}, wanted {titles}")
+        sources = browser.evaluate("[...document.querySelectorAll('figure')].map((node) => node.querySelector('.source').textContent + !!node.querySelector('a.csv'))")
+        check.that(all("seed 42" in one and "quire sim" in one and one.endswith("true") for one in sources),
+                   f"{name}: a picture lacks seed, command or CSV: {sources}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", required=True, help="the program sample_page")
+    parser.add_argument("--binary", required=True, help="the program quire")
     parser.add_argument("--out", required=True, help="folder for the page and its pictures")
     parser.add_argument("--browser", default=shutil.which("chromium") or "chromium")
+    parser.add_argument("--page", action="append", default=[], help="one more page, of a command, to look at")
     args = parser.parse_args()
     out = Path(args.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -233,20 +272,18 @@ def main():
     check = Check()
     check.that(large.stat().st_size < 3 << 20, f"10,000 requests on 1,000 blocks: {large.stat().st_size} bytes, wanted less than 3 MiB")
     with Browser(args.browser) as browser:
-        for width, scheme in itertools.product(WIDTHS, SCHEMES):
-            where = f"{width} px, {scheme}"
-            open_page(browser, page.as_uri(), width, scheme)
-            check_drawn(check, browser, where)
-            overflow = browser.evaluate(OVERFLOW)
-            check.that(not overflow, f"{where}: wider than the window: {overflow}")
-            screenshot(browser, out / f"sample-{width}-{scheme}.png")
-            if width == WIDTHS[1]:
-                check_colours(check, browser, scheme)
+        check_look(check, browser, page, out, 10)
+        for given in args.page:
+            check_look(check, browser, Path(given).resolve(), out, 4)
+        for scheme in SCHEMES:
+            open_page(browser, page.as_uri(), WIDTHS[1], scheme)
+            check_colours(check, browser, scheme)
         for width in WIDTHS_BETWEEN:
             open_page(browser, page.as_uri(), width, "light")
             overflow = browser.evaluate(OVERFLOW)
             check.that(not overflow, f"{width} px: wider than the window: {overflow}")
         open_page(browser, page.as_uri(), WIDTHS[1], "dark")
+        where = "dark"
         check_keyboard(check, browser, where)
         check_controls(check, browser, where)
         check_cursors(check, browser, where)
@@ -256,6 +293,7 @@ def main():
         open_page(browser, large.as_uri(), WIDTHS[1], "light")
         check_drawn(check, browser, "10,000 requests")
         screenshot(browser, out / "large-1600-light.png")
+        check_sim_pages(check, browser, args.binary, out)
         check.that(not browser.problems, f"the page complains or asks for something: {browser.problems}")
     print(f"{check.passed} passed, {len(check.failed)} failed")
     return 1 if check.failed else 0

@@ -16,6 +16,7 @@ const PaperInputs& inputs() {
       made.sharegpt.push_back({request.prompt_tokens, request.output_tokens});
     made.conversation = embedded_trace("conversation").value().requests;
     made.synthetic = embedded_trace("synthetic").value().requests;
+    made.beam_searches = embedded_beam_searches().value();
     return made;
   }();
   return loaded;
@@ -44,6 +45,14 @@ INSTANTIATE_TEST_SUITE_P(All, Papers,
                          testing::Values("fig2", "fig12", "fig13", "sharing", "prefix", "block-size", "mooncake",
                                          "vattention", "sarathi"),
                          plain_name);
+
+TEST(Sharing, BeamSearchesAreJudgedByRecordedForks) {
+  const PaperFigure figure = reproduce_figure("sharing", inputs());
+  int judged = 0;
+  for (const PaperRow& row : figure.rows)
+    judged += row.what.starts_with("beam search") && row.verdict() == Verdict::within ? 1 : 0;
+  EXPECT_EQ(judged, 5);
+}
 
 TEST(PaperFigures, AreAllTested) { EXPECT_EQ(paper_figure_names().size(), 9u); }
 

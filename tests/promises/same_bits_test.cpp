@@ -123,6 +123,8 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
         .max_batch_tokens = rng.chance(0.3) ? rng.between(1, 20) : rng.between(20, 200),
         .max_batch_rows = rng.between(3, 12),
         .prefix_cache = rng.chance(0.7),
+        .num_speculative_tokens = static_cast<std::int32_t>(rng.chance(0.6) ? rng.between(1, 8) : 0),
+        .ngram = {1, 3},
     });
     const auto together = run_all(*mixed, requests);
     for (std::size_t i = 0; i < requests.size(); ++i) {

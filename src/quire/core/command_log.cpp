@@ -57,7 +57,7 @@ CoreRequest get_submit(ByteReader& in) {
 StepResult get_commit(ByteReader& in) {
   StepResult result;
   result.elapsed_ns = in.get<std::uint64_t>();
-  result.rows.resize(in.get_count(9));
+  result.rows.resize(in.get_count(13));
   for (RowResult& row : result.rows) {
     row.token.value = in.get<std::int32_t>();
     row.failed = in.get<std::uint8_t>() != 0;
@@ -66,6 +66,7 @@ StepResult get_commit(ByteReader& in) {
       candidate.token.value = in.get<std::int32_t>();
       candidate.logprob = std::bit_cast<float>(in.get<std::uint32_t>());
     }
+    row.more = get_tokens(in);
   }
   return result;
 }
@@ -89,6 +90,9 @@ Result<CoreOptions> get_header(ByteReader& in) {
   options.victim_policy = in.get_text();
   options.step_composition = in.get_text();
   options.prefix_cache = in.get<std::uint8_t>() != 0;
+  options.num_speculative_tokens = in.get<std::int32_t>();
+  options.ngram.min_match = in.get<std::int32_t>();
+  options.ngram.max_match = in.get<std::int32_t>();
   options.kv_manager = in.get_text();
   options.tile_bytes = in.get<std::int64_t>();
   options.page_group_bytes = in.get<std::int64_t>();
@@ -106,9 +110,20 @@ Result<CoreOptions> get_header(ByteReader& in) {
   return options;
 }
 
-bool is_result_of(const PlanRow& row, const RowResult& result) {
+/// Proposals that came true are what was drawn before them.
+bool agrees_with(std::span<const TokenId> proposed, const RowResult& result) {
+  for (std::size_t i = 0; i < result.more.size(); ++i)
+    if (proposed[i] != (i == 0 ? result.token : result.more[i - 1])) return false;
+  return result.more.empty() || result.more.back().value >= 0;
+}
+
+bool is_result_of(const BatchPlan& plan, const PlanRow& row, const RowResult& result) {
+  if (result.more.size() > static_cast<std::size_t>(result.failed ? 0 : row.num_proposed)) return false;
   if (result.failed || !row.samples) return true;
-  if (row.num_outputs == 1 && !row.ranked) return result.token.value >= 0;
+  const auto proposed = std::span(plan.tokens)
+                            .subspan(static_cast<std::size_t>(row.token_offset + row.num_tokens - row.num_proposed),
+                                     static_cast<std::size_t>(row.num_proposed));
+  if (row.num_outputs == 1 && !row.ranked) return result.token.value >= 0 && agrees_with(proposed, result);
   const auto num_outputs = static_cast<std::size_t>(row.num_outputs);
   const bool counts = row.ranked ? !result.candidates.empty() && result.candidates.size() <= num_outputs
                                  : result.candidates.size() == num_outputs;
@@ -217,7 +232,7 @@ class Replayer {
     if (result.rows.size() != rows.size())
       return error("it commits ", result.rows.size(), " rows, the plan has ", rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i)
-      if (!is_result_of(rows[i], result.rows[i]))
+      if (!is_result_of(*open_plan_, rows[i], result.rows[i]))
         return error("row ", i, " has not the tokens that it was planned for");
     open_plan_ = nullptr;
     for (Event& event : core_.commit(result)) replay_.events.push_back(event);

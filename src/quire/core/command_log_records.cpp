@@ -48,6 +48,9 @@ void put_header(ByteWriter& out, const CoreOptions& options) {
   out.put_text(options.victim_policy);
   out.put_text(options.step_composition);
   out.put(static_cast<std::uint8_t>(options.prefix_cache));
+  out.put(options.num_speculative_tokens);
+  out.put(options.ngram.min_match);
+  out.put(options.ngram.max_match);
   out.put_text(options.kv_manager);
   out.put(options.tile_bytes);
   out.put(options.page_group_bytes);
@@ -119,6 +122,7 @@ void put_commit(ByteWriter& out, const StepResult& result) {
       out.put(candidate.token.value);
       out.put(std::bit_cast<std::uint32_t>(candidate.logprob));
     }
+    put_tokens(out, row.more);
   }
 }
 

@@ -106,6 +106,18 @@ void set_tiers(Rng& rng, const Swarm& swarm, LoadScript& script) {
   script.restarts = swarm.restarts;
 }
 
+/// Of few tokens, so that proposals come true often enough, and do not often enough. From numbers of its own.
+void set_speculation(LoadScript& script) {
+  Rng rng(script.seed + (std::uint64_t{1} << 32));
+  if (!rng.chance(0.4)) return;
+  constexpr std::int32_t kVocabularies[] = {1, 2, 2, 3, 4, 40};
+  script.vocabulary = kVocabularies[rng.between(0, 5)];
+  CoreOptions& options = script.options;
+  options.num_speculative_tokens = static_cast<std::int32_t>(rng.chance(0.7) ? rng.between(1, 6) : rng.between(7, 20));
+  options.ngram.min_match = static_cast<std::int32_t>(rng.between(1, 2));
+  options.ngram.max_match = options.ngram.min_match + static_cast<std::int32_t>(rng.between(0, 3));
+}
+
 /// Makes the requests of one script.
 class RequestMaker {
  public:
@@ -306,6 +318,7 @@ LoadScript make_script(std::uint64_t seed, ScriptMemory memory) {
     set_vattention(rng, script.options);
   } else {
     set_tiers(rng, swarm, script);
+    set_speculation(script);
   }
   RequestMaker maker(rng, swarm, script);
   const auto num_requests = static_cast<std::uint64_t>(rng.between(1, 24));
@@ -353,6 +366,8 @@ std::optional<std::string> run_once(const LoadScript& script, ShadowFiles& files
   totals.steps += counters.steps;
   totals.preemptions += counters.preemptions;
   totals.refused += counters.refused;
+  totals.proposed += counters.proposed_tokens;
+  totals.accepted += counters.accepted_tokens;
   totals.hits += counters.prefix_hits;
   totals.evictions += cache.evicted_blocks;
   totals.collisions += cache.collisions;
@@ -405,6 +420,9 @@ std::string to_text(const LoadScript& script) {
               o.prefix_cache ? "on" : "off", script.hash_collides ? ", colliding hash" : "");
   for (std::size_t group = 1; group < o.layer_groups.size(); ++group)
     text += cat(group == 1 ? ", windows 0 " : " ", o.layer_groups[group].window);
+  if (o.num_speculative_tokens > 0)
+    text += cat(", proposes ", o.num_speculative_tokens, " of ", script.vocabulary, " tokens, by ", o.ngram.min_match,
+                " to ", o.ngram.max_match);
   text += "\n";
   if (o.is_vattention())
     text += cat("vattention, tiles of ", o.tile_bytes, " bytes, page-groups of ", o.page_group_bytes, ", mappings ",

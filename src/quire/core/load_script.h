@@ -52,6 +52,7 @@ LoadScript make_script(std::uint64_t seed, ScriptMemory memory = ScriptMemory::p
 /// How much the scripts made happen; tests look at it, so that a load too light to mean anything is noticed.
 struct ScriptTotals {
   std::uint64_t steps = 0, preemptions = 0, refused = 0, exempt = 0, hits = 0, evictions = 0, collisions = 0, aged = 0;
+  std::uint64_t proposed = 0, accepted = 0;                   ///< tokens
   std::uint64_t gangs_preempted = 0, searches_preempted = 0;  ///< and resumed; requests with several branches, searches
   std::uint64_t swaps = 0, no_room = 0, loads = 0, frames_evicted = 0, file_reads = 0, failed_reads = 0,
                 files_removed = 0;

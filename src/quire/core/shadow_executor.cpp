@@ -65,6 +65,11 @@ RowResult result_of(const PlanRow& row, std::uint64_t fold, std::int32_t vocabul
   return result;
 }
 
+std::int32_t first_seen(const GroupGeometry& geometry, std::size_t group, std::int32_t position) {
+  const std::int32_t window = geometry.groups()[group].window;
+  return window == 0 ? 0 : std::max(0, position + 1 - window);
+}
+
 }  // namespace
 
 TokenId shadow_token(std::string_view salt, const std::vector<TokenId>& tokens, std::int32_t vocabulary,
@@ -116,17 +121,13 @@ StepResult ShadowExecutor::execute(const BatchPlan& plan) {
   for (const PlanRow& row : plan.rows)
     for (std::size_t group = 0; group < geometry_.num_groups(); ++group) write_row(plan, row, group);
   StepResult result;
-  for (const PlanRow& row : plan.rows) {
-    Digest fold;
-    for (std::size_t group = 0; group < geometry_.num_groups(); ++group) fold_row(row, group, fold);
-    result.rows.push_back(result_of(row, fold.value(), vocabulary_));
-  }
-  forget_passed(plan);
+  for (const PlanRow& row : plan.rows) result.rows.push_back(draw(plan, row));
+  end_step(plan, result.rows);
   result.elapsed_ns = 1000 + static_cast<std::uint64_t>(plan.num_tokens());
   return result;
 }
 
-/// B2 and B1's "one row a sequence".
+/// B2, B7 and B1's "one row a sequence".
 void ShadowExecutor::check_offsets(const BatchPlan& plan) {
   std::int32_t next_token = 0;
   std::int32_t next_block = 0;
@@ -134,6 +135,9 @@ void ShadowExecutor::check_offsets(const BatchPlan& plan) {
   for (const PlanRow& row : plan.rows) {
     if (row.num_tokens < 1 || row.token_offset != next_token || row.new_blocks_offset != next_block)
       note(cat("B2: step ", plan.step, ", sequence ", row.sequence, ": tokens or blocks do not follow one another"));
+    if (row.num_proposed != 0 && (row.num_proposed < 0 || row.num_tokens != 1 + row.num_proposed || !row.samples ||
+                                  row.is_prefill || row.ranked || row.num_outputs != 1))
+      note(cat("B7: step ", plan.step, ", sequence ", row.sequence, " has ", row.num_proposed, " proposals"));
     if (++num_rows[row.sequence] > 1) note(cat("B1: step ", plan.step, " has two rows of sequence ", row.sequence));
     next_token += row.num_tokens;
     next_block += row.num_new_blocks * static_cast<std::int32_t>(geometry_.num_groups());
@@ -237,34 +241,57 @@ void ShadowExecutor::write_row(const BatchPlan& plan, const PlanRow& row, std::s
   }
 }
 
-/// Reads all that the row's positions see, and folds what the last one sees.
-void ShadowExecutor::fold_row(const PlanRow& row, std::size_t group, Digest& fold) {
-  const std::int32_t window = geometry_.groups()[group].window;
-  const auto first_seen = [window](std::int32_t p) { return window == 0 ? 0 : std::max(0, p + 1 - window); };
-  for (std::int32_t p = first_seen(row.begin); p < row.end(); ++p) {
+/// Reads all that the row's positions see.
+void ShadowExecutor::read_row(const PlanRow& row, std::size_t group) {
+  for (std::int32_t p = first_seen(geometry_, group, row.begin); p < row.end(); ++p) {
     const ShadowSlot* slot = slot_at(row, group, p);
     if (!slot) return note(cat("request ", row.request, " has no block at position ", p, " of group ", group));
     if (slot->tenant != tenant_of(row.request) || slot->position != p || slot->group != group)
       note(cat("request ", row.request, " reads at position ", p, " of group ", group, " what ",
                slot->tenant == tenant_of(row.request) ? "its" : "another", " tenant wrote for ", slot->position,
                " of group ", slot->group));
-    if (p >= first_seen(row.end() - 1)) fold.add(slot->chain);
   }
 }
 
-/// Step 8: those entries hold nothing any more, in the manager's books neither.
-void ShadowExecutor::forget_passed(const BatchPlan& plan) {
-  if (!geometry_.has_windows()) return;
-  for (const PlanRow& row : plan.rows) {
-    for (std::size_t group = 0; group < geometry_.num_groups(); ++group) {
-      const auto table = mirror_.table(row.sequence, group);
-      const std::int64_t first_kept = geometry_.first_kept(group, row.end());
-      for (std::int64_t i = 0; i < first_kept; ++i)
-        if (const BlockId block = table[static_cast<std::size_t>(i)]; block != kNullBlock)
-          --num_holders_.at(block.value);
+/// What the position sees, in all groups.
+std::uint64_t ShadowExecutor::fold_at(const PlanRow& row, std::int32_t position) {
+  Digest fold;
+  for (std::size_t group = 0; group < geometry_.num_groups(); ++group) {
+    for (std::int32_t p = first_seen(geometry_, group, position); p <= position; ++p) {
+      const ShadowSlot* slot = slot_at(row, group, p);
+      fold.add(slot ? slot->chain : 0);
     }
   }
-  mirror_.forget_passed(plan);
+  return fold.value();
+}
+
+RowResult ShadowExecutor::draw(const BatchPlan& plan, const PlanRow& row) {
+  for (std::size_t group = 0; group < geometry_.num_groups(); ++group) read_row(row, group);
+  RowResult result = result_of(row, fold_at(row, row.end() - 1 - row.num_proposed), vocabulary_);
+  TokenId drawn = result.token;
+  for (std::int32_t p = row.end() - row.num_proposed; p < row.end(); ++p) {
+    if (drawn != plan.tokens[static_cast<std::size_t>(row.token_offset + p - row.begin)]) break;
+    drawn = token_of(fold_at(row, p), vocabulary_, row.branch);
+    result.more.push_back(drawn);
+  }
+  return result;
+}
+
+/// Steps 8 and 9: those entries hold nothing any more, in the manager's books neither.
+void ShadowExecutor::end_step(const BatchPlan& plan, const std::vector<RowResult>& results) {
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlanRow& row = plan.rows[r];
+    const std::int32_t end = end_of_[row.sequence] = end_that_counts(row, results[r]);
+    for (std::size_t group = 0; group < geometry_.num_groups(); ++group) {
+      const auto table = mirror_.table(row.sequence, group);
+      for (std::int64_t i = 0; i < static_cast<std::int64_t>(table.size()); ++i) {
+        const BlockId block = table[static_cast<std::size_t>(i)];
+        const bool is_kept = i >= geometry_.first_kept(group, end) && i < geometry_.num_entries(end);
+        if (!is_kept && block != kNullBlock) --num_holders_.at(block.value);
+      }
+    }
+  }
+  mirror_.end_step(plan, results);
 }
 
 // -- vAttention --

@@ -8,7 +8,9 @@
 //
 // A tenant is whoever may share content: a salt. Requests of one tenant with equal tokens write equal slots.
 //
-// It also checks invariants B1..B4 and B6 of sched/batch_plan.h on every plan.
+// Behind proposals it draws at each position, as far as they come true.
+//
+// It also checks invariants B1..B4, B6 and B7 of sched/batch_plan.h on every plan.
 //
 // For tests and the simulator. Thread-safety: none.
 
@@ -66,8 +68,10 @@ class ShadowExecutor final : public Executor {
   void count_new_blocks(const BatchPlan& plan, const PlanRow& row, bool is_new);
   void check_row(const PlanRow& row);
   void write_row(const BatchPlan& plan, const PlanRow& row, std::size_t group);
-  void fold_row(const PlanRow& row, std::size_t group, Digest& fold);
-  void forget_passed(const BatchPlan& plan);
+  void read_row(const PlanRow& row, std::size_t group);
+  std::uint64_t fold_at(const PlanRow& row, std::int32_t position);
+  RowResult draw(const BatchPlan& plan, const PlanRow& row);
+  void end_step(const BatchPlan& plan, const std::vector<RowResult>& results);
   BlockId block_at(const PlanRow& row, std::size_t group, std::int32_t position) const;
   ShadowSlot* slot_at(const PlanRow& row, std::size_t group, std::int32_t position);
 

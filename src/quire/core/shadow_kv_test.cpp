@@ -51,6 +51,8 @@ TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverAThousandSeeds) {
   EXPECT_GT(totals.file_reads, kCount / 20);
   EXPECT_GT(totals.failed_reads, 0u);
   EXPECT_GT(totals.files_removed, kCount / 20);
+  EXPECT_GT(totals.accepted, 5 * kCount);
+  EXPECT_GT(totals.proposed - totals.accepted, 5 * kCount);
 }
 
 TEST(ShadowKv, SoItIsUnderEveryCombinationOfPolicies) {

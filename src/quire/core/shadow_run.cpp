@@ -247,6 +247,9 @@ const BatchPlan& ShadowRun::step() {
     result.rows[i] = {TokenId{-1}, true};
     answers_.at(plan.rows[i].request).is_disturbed = true;
   }
+  for (std::size_t i = 0; i < plan.rows.size(); ++i)
+    answers_.at(plan.rows[i].request).branches[plan.rows[i].branch].next_logits +=
+        static_cast<std::int32_t>(result.rows[i].more.size());
   for (const Event& event : core_->commit(result)) handle(event);
   check_waits();
   if (auto violation = core_->validate()) note(*violation);
@@ -276,7 +279,7 @@ void ShadowRun::check_logits(Answer& answer, const PlanRow& row) {
   if (row.num_logits() > 0) {
     if (row.first_logits() != branch.next_logits)
       note(cat("request ", row.request, " gets logits of ", row.first_logits(), ", due is ", branch.next_logits));
-    branch.next_logits = row.end();
+    branch.next_logits = row.end() - row.num_proposed;
   }
   if (row.samples && row.num_logits() == 0) note(cat("request ", row.request, " samples without logits"));
 }

@@ -31,13 +31,16 @@ void TableMirror::apply(const BatchPlan& plan) {
   }
 }
 
-void TableMirror::forget_passed(const BatchPlan& plan) {
-  if (!geometry_.has_windows()) return;
-  for (const PlanRow& row : plan.rows) {
+void TableMirror::end_step(const BatchPlan& plan, std::span<const RowResult> results) {
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlanRow& row = plan.rows[r];
+    if (row.num_proposed == 0 && !geometry_.has_windows()) continue;
+    const std::int64_t counted = end_that_counts(row, results[r]);
     std::vector<BlockTable>& tables = tables_.at(row.sequence);
     for (std::size_t group = 0; group < tables.size(); ++group) {
       BlockTable& table = tables[group];
-      for (const std::int64_t end = geometry_.first_kept(group, row.end()); table.first_held < end; ++table.first_held)
+      table.blocks.resize(static_cast<std::size_t>(geometry_.num_entries(counted)));
+      for (const std::int64_t end = geometry_.first_kept(group, counted); table.first_held < end; ++table.first_held)
         table.blocks[static_cast<std::size_t>(table.first_held)] = kNullBlock;
     }
   }

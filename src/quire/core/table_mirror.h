@@ -1,6 +1,6 @@
 #pragma once
 // TableMirror: an executor's own copy of the block tables, kept up to date from the changes that plans carry.
-// Thread-safety: none; readers may share it between calls of apply and forget_passed.
+// Thread-safety: none; readers may share it between calls of apply and end_step.
 
 #include <span>
 #include <unordered_map>
@@ -20,11 +20,11 @@ class TableMirror {
   explicit TableMirror(std::int32_t block_size) : TableMirror(GroupGeometry::uniform(block_size)) {}
 
   /// Steps 1 to 4 of sched/batch_plan.h: forks, drops, edits, appends. Call it once for each plan, in order. The block
-  /// copies (step 5) are the caller's: they move contents.
+  /// copies (step 6) are the caller's: they move contents.
   void apply(const BatchPlan& plan);
 
-  /// Step 8: the rows have been computed, and what lies behind their windows is null now.
-  void forget_passed(const BatchPlan& plan);
+  /// Steps 8 and 9: the rows have been computed. What did not come true is gone, what lies behind windows is null.
+  void end_step(const BatchPlan& plan, std::span<const RowResult> results);
 
   /// The sequence's table in a group: position p lives in block table[p / block_size]. Empty if the sequence is
   /// unknown. Valid until the next apply.

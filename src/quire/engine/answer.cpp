@@ -12,6 +12,7 @@ Answer::Answer(RequestId id, std::int32_t branch, const GenerateRequest& request
 }
 
 bool Answer::add(OutputToken token) {
+  if (text_.matched()) return false;
   ++delta_.usage.completion_tokens;
   delta_.text += text_.push(token.token);
   delta_.tokens.push_back(std::move(token));

@@ -16,7 +16,8 @@ class Answer {
   Answer(RequestId id, std::int32_t branch, const GenerateRequest& request, const Tokenizer& tokenizer);
 
   void set_cached_tokens(std::int32_t count) { delta_.usage.cached_tokens = count; }
-  /// Takes a sampled token. True if its text completed a stop string: the branch is to be ended.
+  /// Takes a sampled token. True if its text completed a stop string: the branch is to be ended. What the same step has
+  /// drawn behind it is left out.
   bool add(OutputToken token);
   void add_scores(std::vector<ScoreRow> rows);
   /// The end: `finish`, or the stop string that was found, the last held text included.

@@ -74,9 +74,10 @@ class SampledRows {
           places_[rows[r].request].push_back({rows[r].branch + k, r, static_cast<std::size_t>(k)});
   }
 
-  OutputToken& find(const TokenSampled& event, std::span<RowOutput> outputs) const {
-    for (const Place& place : places_.at(event.request))
-      if (place.branch == event.branch) return outputs[place.row].tokens[place.output];
+  /// Of one branch in order: behind proposals a row has drawn several.
+  OutputToken& take(const TokenSampled& event, std::span<RowOutput> outputs) {
+    for (Place& place : places_.at(event.request))
+      if (place.branch == event.branch) return outputs[place.row].tokens[place.output++];
     QUIRE_CHECK(false, "no row sampled a token of request ", event.request, ", branch ", event.branch);
   }
 
@@ -289,10 +290,10 @@ void Engine::State::step() {
 }
 
 void Engine::State::deliver(const std::vector<Event>& events, std::span<const PlanRow> rows) {
-  const SampledRows sampled(rows);
+  SampledRows sampled(rows);
   for (const Event& event : events) {
     if (const auto* token = std::get_if<TokenSampled>(&event)) {
-      on_token(*token, sampled.find(*token, executor->outputs()));
+      on_token(*token, sampled.take(*token, executor->outputs()));
     } else if (const auto* beams = std::get_if<BeamsAdvanced>(&event)) {
       on_beams(*beams);
     } else if (const auto* returned = std::get_if<BeamReturned>(&event)) {
@@ -345,6 +346,8 @@ void Engine::State::publish() {
   stats.blocks_total = capacity.num_blocks;
   stats.blocks_cached = capacity.cached_blocks;
   stats.computed_tokens = counters.computed_tokens;
+  stats.proposed_tokens = counters.proposed_tokens;
+  stats.accepted_tokens = counters.accepted_tokens;
   stats.prefix_queries = counters.prefix_queries;
   stats.prefix_hits = counters.prefix_hits;
   stats.prefix_evictions = core->kv().cache_counters().evicted_blocks;
@@ -471,6 +474,8 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
       .queue_policy = options.queue_policy,
       .victim_policy = options.victim_policy,
       .prefix_cache = info.prefix_cache,
+      .num_speculative_tokens = options.num_speculative_tokens,
+      .ngram = options.ngram,
       .kv_manager = info.kv_manager,
       .tile_bytes = state->loaded.virtual_store ? state->loaded.virtual_store->tile_bytes() : 0,
       .page_group_bytes = info.page_group_bytes,

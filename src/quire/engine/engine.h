@@ -21,6 +21,7 @@
 #include "quire/engine/request.h"
 #include "quire/kv/kv_manager.h"
 #include "quire/model/repack_cache.h"
+#include "quire/sched/ngram_proposer.h"
 #include "quire/sched/preemption.h"
 
 namespace quire {
@@ -57,6 +58,11 @@ struct EngineOptions {
 
   /// Who is served first, and who gives up memory when it runs out; sched/policy.h has the names.
   std::string queue_policy = "fcfs", victim_policy = "latest-arrived";
+
+  /// Speculative decoding (sched/ngram_proposer.h): tokens proposed for an answer in a step at most, 0 to
+  /// kMaxSpeculativeTokens; 0: off. With kv_manager paged. Answers are the same, bit for bit.
+  std::int32_t num_speculative_tokens = 0;
+  NgramMatch ngram;
 
   /// KV tiers behind the pool (kv/kv_tiers.h); they need the prefix cache. What becomes of a victim's content:
   /// sched/preemption.h.
@@ -132,7 +138,9 @@ struct EngineStats {
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, preemptions = 0;
   std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_timed_out = 0,
                 finished_failed = 0, refused = 0;
-  std::uint64_t computed_tokens = 0;                  ///< of all steps
+  std::uint64_t computed_tokens = 0;                  ///< of all steps, proposals included
+  std::uint64_t proposed_tokens = 0;                  ///< speculative decoding: tokens proposed,
+  std::uint64_t accepted_tokens = 0;                  ///< and such as came true
   std::uint64_t prefix_queries = 0, prefix_hits = 0;  ///< tokens looked up in the prefix cache, and found
   std::uint64_t prefix_evictions = 0;                 ///< cached blocks given up for new content
   std::uint64_t step_ns = 0;                          ///< time spent in steps

@@ -60,6 +60,17 @@ Result<void> check_vattention(const EngineOptions& options) {
   return {};
 }
 
+Result<void> check_speculation(const EngineOptions& options) {
+  QUIRE_TRY_VOID(check_range("speculative tokens", options.num_speculative_tokens, 0, kMaxSpeculativeTokens));
+  const NgramMatch& ngram = options.ngram;
+  if (ngram.min_match < 1 || ngram.max_match < ngram.min_match || ngram.max_match > kMaxNgram)
+    return fail("n-grams of ", ngram.min_match, " to ", ngram.max_match, " tokens; wanted a range within 1 and ",
+                kMaxNgram);
+  if (options.num_speculative_tokens > 0 && options.kv_manager != "paged")
+    return fail("speculative tokens cannot be combined with the KV manager ", options.kv_manager, "; wanted paged");
+  return {};
+}
+
 Result<void> check(const EngineOptions& options) {
   constexpr std::int64_t kBlockSizes[] = {8, 16, 32, 64, 128};
   if (std::find(std::begin(kBlockSizes), std::end(kBlockSizes), options.block_size) == std::end(kBlockSizes)) {
@@ -77,6 +88,7 @@ Result<void> check(const EngineOptions& options) {
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return policy.error();
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return policy.error();
   QUIRE_TRY_VOID(check_tiers(options));
+  QUIRE_TRY_VOID(check_speculation(options));
   QUIRE_TRY_VOID(check_range("context", options.context, 0, std::int64_t{1} << 30));
   return {};
 }
@@ -261,15 +273,17 @@ Result<Loaded> load(const EngineOptions& options) {
     file_digest = model_digest(*loaded.hasher, file.image(), *loaded.pool);
   }
   const auto weights_started = Clock::now();
-  QUIRE_TRY(loaded.model,
-            model::Model::load(file, *loaded.pool,
-                               {.tier = cpu.tier,
-                                .max_context = info.context,
-                                .max_batch_tokens = options.max_batch_tokens,
-                                .max_logit_rows = std::min<std::int64_t>(options.max_batch_rows, 64),
-                                .f32_weights = options.reference_arithmetic,
-                                .repack_cache = {options.repack_cache_dir, file_digest.value_or(BlockKey{}).bytes},
-                                .progress = options.progress}));
+  QUIRE_TRY(
+      loaded.model,
+      model::Model::load(file, *loaded.pool,
+                         {.tier = cpu.tier,
+                          .max_context = info.context,
+                          .max_batch_tokens = options.max_batch_tokens,
+                          .max_logit_rows = std::min<std::int64_t>(
+                              std::max<std::int64_t>(options.max_batch_rows, 1 + options.num_speculative_tokens), 64),
+                          .f32_weights = options.reference_arithmetic,
+                          .repack_cache = {options.repack_cache_dir, file_digest.value_or(BlockKey{}).bytes},
+                          .progress = options.progress}));
   info.weights_seconds = seconds_since(weights_started);
   info.repack = loaded.model->repack();
 

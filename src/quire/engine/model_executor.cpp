@@ -10,7 +10,7 @@
 namespace quire::engine {
 namespace {
 
-constexpr std::size_t kNoScore = ~std::size_t{0};
+constexpr std::size_t kNone = ~std::size_t{0};
 
 std::vector<TokenLogprob> best_logprobs(const sampling::RowLogprobs& logprobs, std::int32_t n,
                                         sampling::SamplerScratch& scratch) {
@@ -70,13 +70,17 @@ void ModelExecutor::lay_out(const BatchPlan& plan) {
     for (std::int32_t position = row.first_logits(); position < row.end(); ++position) {
       const bool scored = request.scoring && position >= request.scoring->from &&
                           position < static_cast<std::int32_t>(request.prompt.size());
-      const bool samples = row.samples && position == row.end() - 1;
+      const std::int32_t first_drawn = row.end() - 1 - row.num_proposed;
+      const bool samples = row.samples && position >= first_drawn;
       if (!scored && !samples) continue;
       auto& scores = outputs_[r].scores;
       if (scored) scores.push_back({.position = position});
       logit_rows_.push_back(row.token_offset + (position - row.begin));
-      logit_row_infos_.push_back({r, position, scored ? scores.size() - 1 : kNoScore, samples});
+      logit_row_infos_.push_back({r, position, scored ? scores.size() - 1 : kNone,
+                                  samples ? static_cast<std::size_t>(position - first_drawn) : kNone});
     }
+    if (row.samples && !row.ranked)
+      outputs_[r].tokens.resize(static_cast<std::size_t>(row.num_outputs + row.num_proposed));
   }
 }
 
@@ -90,7 +94,7 @@ StepResult ModelExecutor::execute(const BatchPlan& plan) {
   } else {
     compute_without(plan, is_refused);
   }
-  if (!places_) tables_.forget_passed(plan);
+  if (!places_) tables_.end_step(plan, results_);
   const auto elapsed = std::chrono::steady_clock::now() - start;
   return {results_, static_cast<std::uint64_t>(std::chrono::nanoseconds(elapsed).count())};
 }
@@ -168,14 +172,35 @@ void ModelExecutor::compute(const BatchPlan& plan) {
   cascade_.unshared += output.cascade.unshared;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const PlanRow& row = plan.rows[r];
-    for (std::int32_t t = 0; t < row.num_tokens; ++t) {
-      if (output.row_failed[static_cast<std::size_t>(row.token_offset + t)] != 0) results_[r].failed = true;
-    }
-    if (!row.samples || row.ranked || results_[r].failed) continue;
-    const std::vector<OutputToken>& tokens = outputs_[r].tokens;
-    for (std::size_t k = 0; k < tokens.size(); ++k)
-      row_requests_[r]->samplers[static_cast<std::size_t>(row.branch) + k].observe(tokens[k].token);
+    const auto first = static_cast<std::size_t>(row.token_offset), count = static_cast<std::size_t>(row.num_tokens);
+    take_drawn(plan, r, std::span(output.row_failed).subspan(first, count));
   }
+}
+
+/// What was drawn, as far as it counts: behind proposals, while they come true and their values are finite.
+void ModelExecutor::take_drawn(const BatchPlan& plan, std::size_t r, std::span<const std::uint8_t> token_failed) {
+  const PlanRow& row = plan.rows[r];
+  RowResult& result = results_[r];
+  std::vector<OutputToken>& tokens = outputs_[r].tokens;
+  const auto num_given = static_cast<std::size_t>(row.num_tokens - row.num_proposed);
+  const auto given = token_failed.first(num_given);
+  result.failed = std::find(given.begin(), given.end(), 1) != given.end();
+  if (!row.samples || row.ranked || result.failed) return;
+  std::vector<sampling::Sampler>& samplers = row_requests_[r]->samplers;
+  const auto branch = static_cast<std::size_t>(row.branch);
+  result.token = tokens.front().token;
+  if (row.num_outputs > 1) {
+    for (const OutputToken& token : tokens) result.candidates.push_back({token.token});
+    for (std::size_t k = 0; k < tokens.size(); ++k) samplers[branch + k].observe(tokens[k].token);
+    return;
+  }
+  const TokenId* proposed = plan.tokens.data() + static_cast<std::size_t>(row.token_offset) + num_given;
+  std::size_t num_accepted = 0;
+  while (num_accepted + 1 < tokens.size() && tokens[num_accepted].token == proposed[num_accepted] &&
+         token_failed[num_given + num_accepted] == 0)
+    result.more.push_back(tokens[++num_accepted].token);
+  tokens.resize(num_accepted + 1);
+  for (const OutputToken& token : tokens) samplers[branch].observe(token.token);
 }
 
 void ModelExecutor::consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice) {
@@ -189,36 +214,39 @@ void ModelExecutor::consume(Worker& worker, const BatchPlan& plan, const model::
 
 void ModelExecutor::consume_row(const BatchPlan& plan, const LogitRow& row, std::span<const float> logits,
                                 sampling::SamplerScratch& scratch) {
-  // Rows of one request may be consumed by different threads at once: each writes its own score, and only the last row
-  // of a chunk samples. The model flags a row whose logits are not finite; nothing is read from it.
+  // Rows of one request may be consumed by different threads at once: each writes its own score and its own tokens, and
+  // proposals are taken as drawn, so that no row waits for the one before it. The model flags a row whose logits are
+  // not finite; nothing is read from it.
   if (!ops_.all_finite(logits.data(), static_cast<std::int64_t>(logits.size()))) return;
   const RequestState& request = *row_requests_[row.plan_row];
   RowOutput& output = outputs_[row.plan_row];
   std::optional<sampling::RowLogprobs> logprobs;
   const PlanRow& planned = plan.rows[row.plan_row];
-  if (row.score != kNoScore || request.top_logprobs || planned.ranked) logprobs.emplace(ops_, logits);
-  if (row.score != kNoScore) {
+  if (row.score != kNone || request.top_logprobs || planned.ranked) logprobs.emplace(ops_, logits);
+  if (row.score != kNone) {
     ScoreRow& score = output.scores[row.score];
     const auto next = static_cast<std::size_t>(row.position) + 1;
     if (next < request.prompt.size()) score.next_logprob = logprobs->of(request.prompt[next]);
     score.top = best_logprobs(*logprobs, request.scoring->top, scratch);
   }
-  if (!row.samples) return;
-  const bool may_end = planned.end() - request.prompt_tokens >= request.min_tokens;
+  if (row.draw == kNone) return;
+  const std::int32_t next = row.position + 1;
+  const bool may_end = next - request.prompt_tokens >= request.min_tokens;
   const std::span<const TokenId> banned = may_end ? std::span<const TokenId>{} : std::span(request.end_tokens);
-  RowResult& result = results_[row.plan_row];
-  if (planned.ranked) return rank(planned, *logprobs, banned, scratch, result);
+  if (planned.ranked) return rank(planned, *logprobs, banned, scratch, results_[row.plan_row]);
+  const auto first_proposal =
+      static_cast<std::size_t>(planned.token_offset + planned.num_tokens - planned.num_proposed);
+  const sampling::DrawAt at{static_cast<std::uint64_t>(next), banned,
+                            std::span(plan.tokens).subspan(first_proposal, row.draw)};
   for (std::int32_t k = 0; k < planned.num_outputs; ++k) {
     const sampling::Sampler& sampler = request.samplers[static_cast<std::size_t>(planned.branch + k)];
-    OutputToken& token = output.tokens.emplace_back();
-    token.token = sampler.sample(ops_, logits, static_cast<std::uint64_t>(planned.end()), banned, scratch);
+    OutputToken& token = output.tokens[row.draw + static_cast<std::size_t>(k)];
+    token.token = sampler.sample(ops_, logits, at, scratch);
     if (request.top_logprobs) {
       token.logprob = logprobs->of(token.token);
       token.top = best_logprobs(*logprobs, *request.top_logprobs, scratch);
     }
-    if (planned.num_outputs > 1) result.candidates.push_back({token.token});
   }
-  result.token = output.tokens.front().token;
 }
 
 /// A row of a beam search: its best tokens.

@@ -24,9 +24,11 @@ namespace quire::engine {
 
 /// What one plan row produced.
 struct RowOutput {
-  std::vector<OutputToken> tokens;  ///< drawn ones, as many as the row has outputs; meaningful if it has not failed
-  std::vector<ScoreRow> scores;     ///< rising positions
-  bool memory_refused = false;      ///< vAttention: the kernel had no room for its memory; the row was not computed
+  /// Drawn ones, as many as the row has outputs, or behind proposals as many as RowResult has; meaningful if the row
+  /// has not failed.
+  std::vector<OutputToken> tokens;
+  std::vector<ScoreRow> scores;  ///< rising positions
+  bool memory_refused = false;   ///< vAttention: the kernel had no room for its memory; the row was not computed
 };
 
 /// What an executor works with; all referred-to objects outlive it.
@@ -73,8 +75,8 @@ class ModelExecutor final : public Executor {
   struct LogitRow {
     std::size_t plan_row;
     std::int32_t position;
-    std::size_t score;  ///< index into RowOutput::scores, or kNoScore
-    bool samples;
+    std::size_t score;  ///< index into RowOutput::scores, or kNone
+    std::size_t draw;   ///< if it samples: proposals before it; else kNone
   };
 
   void apply(const BatchPlan& plan);
@@ -82,6 +84,7 @@ class ModelExecutor final : public Executor {
   void compute_without(const BatchPlan& plan, const std::vector<bool>& is_refused);
   void lay_out(const BatchPlan& plan);
   void consume(Worker& worker, const BatchPlan& plan, const model::LogitsSlice& slice);
+  void take_drawn(const BatchPlan& plan, std::size_t r, std::span<const std::uint8_t> token_failed);
   void consume_row(const BatchPlan& plan, const LogitRow& row, std::span<const float> logits,
                    sampling::SamplerScratch& scratch);
 

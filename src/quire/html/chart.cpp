@@ -15,7 +15,7 @@ std::string_view to_string(Phase phase) {
 }
 
 std::string_view to_string(BlockState state) {
-  constexpr std::string_view kNames[kNumBlockStates] = {"used", "cached", "reserved"};
+  constexpr std::string_view kNames[kNumBlockStates] = {"used", "shared", "cached", "reserved"};
   return kNames[static_cast<std::size_t>(state)];
 }
 

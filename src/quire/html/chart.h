@@ -116,10 +116,11 @@ struct GanttChart {
 /// What a physical block is. Free is what no run covers.
 enum class BlockState : std::uint8_t {
   used,      ///< held by requests
+  shared,    ///< held by several requests or branches
   cached,    ///< free, with content that a request may find
   reserved,  ///< held and empty
 };
-inline constexpr std::size_t kNumBlockStates = 3;
+inline constexpr std::size_t kNumBlockStates = 4;
 std::string_view to_string(BlockState state);
 
 /// One block, from one moment to another.

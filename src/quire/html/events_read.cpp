@@ -113,7 +113,8 @@ Result<BlockRun> read_block(ObjectReader& line) {
   BlockRun run;
   QUIRE_TRY(const std::int64_t block, line.required_int("block", {.min = 0, .max = UINT32_MAX - 1}));
   run.block = static_cast<std::uint32_t>(block);
-  QUIRE_TRY(const auto state, line.optional_choice("state", {"used", "cached", "reserved"}));
+  QUIRE_TRY(const auto state, line.optional_choice("state", {"used", "shared", "cached", "reserved"}));
+  if (state == "shared") run.state = BlockState::shared;
   if (state == "cached") run.state = BlockState::cached;
   if (state == "reserved") run.state = BlockState::reserved;
   QUIRE_TRY(const auto span, read_span(line, "begin_ns"));

@@ -53,6 +53,7 @@ TEST(Events, WhatIsWrittenIsReadBack) {
   append_event(text, RequestEvent{Kind::chunk, {7}, 1, 9, 2, ""});
   append_event(text, RequestEvent{Kind::preempted, {7}, 9, 0, 0, "swap"});
   append_event(text, BlockRun{3, BlockState::cached, 1, 9, 7});
+  append_event(text, BlockRun{4, BlockState::shared, 1, 9, 7});
   const auto run = read_events(text);
   ASSERT_TRUE(run.ok()) << run.error().message;
   std::string again;
@@ -60,7 +61,7 @@ TEST(Events, WhatIsWrittenIsReadBack) {
   append_event(again, run->steps.at(0));
   append_event(again, run->requests.at(0));
   append_event(again, run->requests.at(1));
-  append_event(again, run->blocks.at(0));
+  for (const BlockRun& block : run->blocks) append_event(again, block);
   EXPECT_EQ(again, text);
   EXPECT_EQ(run->header.seed, ~std::uint64_t{0});
   EXPECT_EQ(run->steps[0].slots.cached, 10u);

@@ -79,7 +79,7 @@ TEST(Film, RunsAreWrittenByBlockAndFreeBlocksAreEmpty) {
       .num_blocks = 3,
       .end_ns = 100,
       .runs = {{2, BlockState::cached, 50, 60, 7}, {0, BlockState::used, 10, 40, 7}, {2, BlockState::used, 20, 50, 7}}};
-  EXPECT_EQ(json::dump(*parsed({"t", "", film}).find("blocks")), "[[10,30,0,7],[],[20,30,0,7,0,10,1,7]]");
+  EXPECT_EQ(json::dump(*parsed({"t", "", film}).find("blocks")), "[[10,30,0,7],[],[20,30,0,7,0,10,2,7]]");
 }
 
 TEST(Film, OfVeryManyBlocksEveryKthIsShown) {

@@ -40,6 +40,14 @@ bool KvModel::try_reserve(SequenceId sequence, const Values& values) {
   return true;
 }
 
+void KvModel::truncate(SequenceId id, std::int64_t num_tokens) {
+  Sequence& sequence = sequences.at(id);
+  sequence.num_tokens = num_tokens;
+  for (std::vector<int>& table : sequence.tables)
+    while ((static_cast<std::int64_t>(table.size()) - 1) * block_size_ >= num_tokens) table.pop_back();
+  collect();
+}
+
 /// The next position sees `window` positions, its own included; one more is kept.
 void KvModel::pass_windows(SequenceId id) {
   Sequence& sequence = sequences.at(id);
@@ -133,6 +141,7 @@ void KvChecker::run_plan(const std::vector<Operation>& operations, bool commit) 
   std::set<SequenceId> touched;
   std::set<SequenceId> released;
   std::map<SequenceId, KvModel::Values> written;
+  std::map<SequenceId, std::int64_t> counting;  ///< where proposals leave a sequence
   manager_.begin_plan();
   for (const Operation& operation : operations) {
     const bool is_release = operation.num_more < 0;
@@ -143,11 +152,14 @@ void KvChecker::run_plan(const std::vector<Operation>& operations, bool commit) 
       planned.release(operation.sequence);
       released.insert(operation.sequence);
     } else {
-      const KvModel::Values values = fresh_values(operation.num_more);
+      KvModel::Values values = fresh_values(operation.num_more);
       const std::int64_t total = manager_.reserved_tokens(operation.sequence) + operation.num_more;
       const bool fits = manager_.plan_reserve(operation.sequence, total);
       if (fits != planned.try_reserve(operation.sequence, values))
         note(cat("plan_reserve of sequence ", operation.sequence, " to ", total, " tokens gave ", fits));
+      const bool may_extend = fits && operation.num_proposed > 0 && operation.num_more > 0 && has(operation.sequence);
+      if (may_extend && extend(operation, total, values, planned))
+        counting[operation.sequence] = total + std::min(operation.num_accepted, operation.num_proposed);
       if (fits) written[operation.sequence] = values;
     }
     if (manager_.plan_free_blocks() != planned.num_free())
@@ -161,10 +173,28 @@ void KvChecker::run_plan(const std::vector<Operation>& operations, bool commit) 
     apply(changes, reservations, written);
     model_ = planned;
     compare();
+    for (const auto& [sequence, num_tokens] : counting) truncate(sequence, num_tokens);
     pass_windows(reservations);
   } else {
     manager_.begin_plan();
   }
+  compare();
+}
+
+bool KvChecker::extend(const Operation& operation, std::int64_t total, KvModel::Values& values, KvModel& planned) {
+  const KvModel::Values more = fresh_values(operation.num_proposed);
+  const bool fits = manager_.plan_extend(operation.sequence, total + operation.num_proposed);
+  if (fits != planned.try_reserve(operation.sequence, more))
+    note(cat("plan_extend of sequence ", operation.sequence, " from ", total, " tokens gave ", fits));
+  if (fits) values.insert(values.end(), more.begin(), more.end());
+  return fits;
+}
+
+void KvChecker::truncate(SequenceId sequence, std::int64_t num_tokens) {
+  manager_.truncate(sequence, num_tokens);
+  model_.truncate(sequence, num_tokens);
+  for (std::vector<BlockId>& table : mirror_.at(sequence))
+    table.resize(static_cast<std::size_t>(manager_.geometry().num_entries(num_tokens)));
   compare();
 }
 

@@ -25,7 +25,8 @@ class KvModel {
   };
 
   bool try_reserve(SequenceId sequence, const Values& values);  ///< appends positions with these values
-  void pass_windows(SequenceId sequence);                       ///< all positions have been computed
+  void truncate(SequenceId sequence, std::int64_t num_tokens);
+  void pass_windows(SequenceId sequence);  ///< all positions have been computed
   void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens);
   void release(SequenceId sequence);
 
@@ -58,7 +59,9 @@ class KvChecker {
 
   struct Operation {
     SequenceId sequence;
-    std::int64_t num_more;  ///< positions to append; -1: release
+    std::int64_t num_more;          ///< positions to append; -1: release
+    std::int64_t num_proposed = 0;  ///< more than these, if there is room; once computed they do not count,
+    std::int64_t num_accepted = 0;  ///< but for so many
   };
   /// Plans all operations (those on unknown or already planned sequences are left out), then commits or abandons.
   void run_plan(const std::vector<Operation>& operations, bool commit);
@@ -78,6 +81,8 @@ class KvChecker {
   void apply(const KvChanges& changes, const std::vector<KvReservation>& reservations,
              const std::map<SequenceId, KvModel::Values>& written);
   void write(const KvReservation& row, const KvModel::Values& values);
+  bool extend(const Operation& operation, std::int64_t total, KvModel::Values& values, KvModel& planned);
+  void truncate(SequenceId sequence, std::int64_t num_tokens);
   void pass_windows(const std::vector<KvReservation>& reservations);
   void compare();
   void compare_sequence(SequenceId sequence);

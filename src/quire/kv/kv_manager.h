@@ -8,6 +8,7 @@
 //     begin_plan();                        // an empty plan; the state itself is not touched
 //     plan_release(victim);                // as if its memory were back
 //     plan_reserve(sequence, num_tokens);  // true: there is room, noted; false: there is not, nothing noted
+//     plan_extend(sequence, num_tokens);   // likewise: the reservation of this plan becomes larger
 //     plan_start(sequence, hit, n);        // likewise, for a new sequence that begins with cached content
 //     commit_plan(changes, reservations);  // does what was noted, in that order; cannot fail
 //
@@ -15,6 +16,7 @@
 //
 // Reserved means about to be written: reserve(sequence, n) says that this step writes positions [reserved so far, n).
 // A sequence exists from its first reservation (or fork) to its release. Ids are the caller's and are not reused.
+// Positions that were written and do not count after all are given back by truncate().
 //
 // The prefix cache. Once a step has been computed, publish() gives every full block its key (kv/block_key.h). match()
 // finds the longest cached prefix of some tokens, and plan_start() begins a sequence with it: full blocks are shared,
@@ -207,6 +209,10 @@ class KvManager {
   virtual bool plan_reserve(SequenceId sequence, std::int64_t num_tokens) = 0;
   virtual void plan_release(SequenceId sequence) = 0;
 
+  /// The plan has a reservation of this sequence, which existed before; num_tokens >= what that says. A manager that
+  /// cannot truncate() has no room for it.
+  virtual bool plan_extend(SequenceId, std::int64_t /*num_tokens*/) { return false; }
+
   /// plan_reserve for a sequence that does not exist, beginning with `hit`, which is not empty and was found after
   /// begin_plan; num_tokens > hit.num_tokens. A plan with a start has its releases before its first reservation.
   virtual bool plan_start(SequenceId sequence, const PrefixHit& hit, std::int64_t num_tokens) = 0;
@@ -254,6 +260,11 @@ class KvManager {
   /// outgrown is gone: then num_tokens is at least one less than what the parent has computed. Takes no memory: the
   /// first of them to write into a shared, partly filled block gets a copy. Not while a plan is open.
   virtual void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) = 0;
+
+  /// The sequence's positions from num_tokens on do not count: they were proposals (sched/ngram_proposer.h) that did
+  /// not come true. Their blocks are free again; what is left is what plans would have reserved without them. None of
+  /// them was published or is in a fork. After plan_extend() only, and not while a plan is open.
+  virtual void truncate(SequenceId, std::int64_t /*num_tokens*/) {}
 
   /// The sequence ends and gives up its memory. Not while a plan is open.
   virtual void release(SequenceId sequence) = 0;

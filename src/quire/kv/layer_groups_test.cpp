@@ -184,7 +184,10 @@ TEST(LayerGroups, RandomOperationsAgreeWithTheNaiveModel) {
       if (live.empty() || (kind == 0 && live.size() < 8)) {
         checker.run_plan({{SequenceId{next++}, rng.between(1, 40)}}, true);
       } else if (kind <= 6) {
-        checker.run_plan({{any(), rng.between(0, 20)}, {any(), rng.between(-1, 3)}}, rng.chance(0.8));
+        const std::int64_t num_proposed = rng.chance(0.5) ? rng.between(1, 20) : 0;
+        checker.run_plan(
+            {{any(), rng.between(0, 20), num_proposed, rng.between(0, num_proposed)}, {any(), rng.between(-1, 3)}},
+            rng.chance(0.8));
       } else if (kind <= 8 && live.size() < 8) {
         const SequenceId parent = any();
         const bool repeats = rng.chance(0.5) && has_one_to_spare(checker.manager(), parent);

@@ -156,6 +156,19 @@ void PagedKvManager::fork(SequenceId parent, SequenceId child, std::int64_t num_
   to.publishes = from->publishes;
 }
 
+void PagedKvManager::truncate(SequenceId sequence, std::int64_t num_tokens) {
+  QUIRE_CHECK(operations_.empty(), "truncate while a plan is open");
+  Entry* entry = find(sequence);
+  QUIRE_CHECK(entry != nullptr && num_tokens <= entry->num_tokens, "truncates sequence ", sequence, " to ", num_tokens);
+  QUIRE_CHECK(num_tokens >= entry->num_computed && num_tokens >= std::int64_t{entry->num_published} * block_size_,
+              "truncates sequence ", sequence, " to ", num_tokens, ", of which more counts");
+  const auto num_entries = static_cast<std::size_t>(geometry_.num_entries(num_tokens));
+  for (BlockTable& table : entry->tables) {
+    for (; table.blocks.size() > num_entries; table.blocks.pop_back()) drop_reference(table.blocks.back());
+  }
+  entry->num_tokens = num_tokens;
+}
+
 void PagedKvManager::release(SequenceId sequence) {
   QUIRE_CHECK(operations_.empty(), "release while a plan is open");
   Entry* entry = find(sequence);
@@ -199,6 +212,7 @@ void PagedKvManager::note_operation(Entry* entry, SequenceId sequence, std::int6
   if (entry) {
     QUIRE_CHECK(entry->planned_in != plan_number_, "two operations on sequence ", sequence, " in one plan");
     entry->planned_in = plan_number_;
+    entry->operation = operations_.size();
   }
   operations_.push_back({sequence, num_tokens, kNoHit});
 }
@@ -220,6 +234,23 @@ bool PagedKvManager::plan_reserve(SequenceId sequence, std::int64_t num_tokens) 
       if (copies_tail(table)) plan_drop(table.blocks.back());
   }
   note_operation(entry, sequence, num_tokens);
+  return true;
+}
+
+bool PagedKvManager::plan_extend(SequenceId sequence, std::int64_t num_tokens) {
+  const Entry* entry = find(sequence);
+  QUIRE_CHECK(entry && entry->planned_in == plan_number_, "no reservation of sequence ", sequence, " to extend");
+  PlannedOperation& planned = operations_[entry->operation];
+  QUIRE_CHECK(planned.num_tokens > entry->num_tokens && num_tokens >= planned.num_tokens, "extends sequence ", sequence,
+              " from ", planned.num_tokens, " to ", num_tokens, " tokens");
+  QUIRE_CHECK(num_tokens - entry->num_tokens <= geometry_.max_step_tokens(), num_tokens - entry->num_tokens,
+              " tokens in a step");
+  const auto num_groups = static_cast<std::int64_t>(geometry_.num_groups());
+  const std::int64_t num_needed =
+      num_groups * (geometry_.num_entries(num_tokens) - geometry_.num_entries(planned.num_tokens));
+  if (num_needed > plan_free_blocks_) return false;
+  plan_free_blocks_ -= num_needed;
+  planned.num_tokens = num_tokens;
   return true;
 }
 

@@ -9,8 +9,9 @@
 // position the first group's block is the last to go, since the others lose their keys with it. What a window has
 // passed over becomes idle at once, and so goes before what was released later.
 //
-// Cost: a reservation is O(blocks it adds), whatever the length of the table; fork and release are O(length of the
-// table); starting a plan is O(1); what a window has passed over is given back in O(blocks given back).
+// Cost: a reservation, its extension and its truncation are O(blocks added or given back), whatever the length of the
+// table; fork and release are O(length of the table); starting a plan is O(1); what a window has passed over is given
+// back in O(blocks given back).
 //
 // Invariants (validate), beside P1..P4 of the pool and X1..X3 of the index:
 //  K1  a block's reference count = the number of table entries that name it
@@ -58,6 +59,7 @@ class PagedKvManager : public KvManager {
 
   void begin_plan() override;
   bool plan_reserve(SequenceId sequence, std::int64_t num_tokens) override;
+  bool plan_extend(SequenceId sequence, std::int64_t num_tokens) override;
   void plan_release(SequenceId sequence) override;
   std::int64_t plan_free_blocks() const override { return plan_free_blocks_; }
   void commit_plan(KvChanges& changes, std::vector<KvReservation>& reservations) override;
@@ -80,6 +82,7 @@ class PagedKvManager : public KvManager {
   KvTierCounters tier_counters() const override;
 
   void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) override;
+  void truncate(SequenceId sequence, std::int64_t num_tokens) override;
   void release(SequenceId sequence) override;
   std::optional<std::string> validate() const override;
 
@@ -93,7 +96,8 @@ class PagedKvManager : public KvManager {
   struct Entry {
     SequenceId sequence;
     bool live = false;
-    std::uint64_t planned_in = 0;    ///< the plan (by number) that already has an operation on this sequence
+    std::uint64_t planned_in = 0;    ///< the plan (by number) that already has an operation on this sequence,
+    std::size_t operation = 0;       ///< and which of its operations that is
     std::vector<BlockTable> tables;  ///< [num_groups]
     std::int64_t num_tokens = 0;     ///< reserved positions: [0, num_tokens)
     std::int64_t num_computed = 0;   ///< of these, as far as windows have been moved

@@ -9,22 +9,24 @@ namespace {
 
 /// A command, whose numbers are read against the state it meets, so that any list of commands makes sense and shrinks.
 struct Command {
-  int kind;    ///< 0: committed plan, 1: abandoned plan, 2: fork, 3: release
-  int first;   ///< picks a live sequence, or a new one
-  int second;  ///< likewise
-  int count;   ///< positions
+  int kind;                ///< 0: committed plan, 1: abandoned plan, 2: fork, 3: release
+  int first;               ///< picks a live sequence, or a new one
+  int second;              ///< likewise
+  int count;               ///< positions
+  int proposed, accepted;  ///< behind those
 };
 
 void showValue(const Command& command, std::ostream& out) {
   out << "{kind " << command.kind << ", first " << command.first << ", second " << command.second << ", count "
-      << command.count << "}";
+      << command.count << ", proposed " << command.proposed << ", accepted " << command.accepted << "}";
 }
 
 rc::Gen<Command> any_command() {
   return rc::gen::build<Command>(
       rc::gen::set(&Command::kind, rc::gen::weightedElement<int>({{8, 0}, {2, 1}, {3, 2}, {2, 3}})),
       rc::gen::set(&Command::first, rc::gen::inRange(0, 8)), rc::gen::set(&Command::second, rc::gen::inRange(0, 8)),
-      rc::gen::set(&Command::count, rc::gen::inRange(0, 40)));
+      rc::gen::set(&Command::count, rc::gen::inRange(0, 40)), rc::gen::set(&Command::proposed, rc::gen::inRange(0, 20)),
+      rc::gen::set(&Command::accepted, rc::gen::inRange(0, 20)));
 }
 
 class Runner {
@@ -34,7 +36,7 @@ class Runner {
   void run(const Command& command) {
     const std::vector<SequenceId> live = checker_.sequences();
     if (command.kind <= 1) {
-      const KvChecker::Operation grow{pick(command.first, live), command.count};
+      const KvChecker::Operation grow{pick(command.first, live), command.count, command.proposed, command.accepted};
       const KvChecker::Operation other{pick(command.second, live), command.count % 3 - 1};
       checker_.run_plan({grow, other}, command.kind == 0);
     } else if (!live.empty()) {

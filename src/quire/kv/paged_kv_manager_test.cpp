@@ -151,11 +151,36 @@ TEST(PagedKvManager, SharersReleasedTogetherFreeTheirBlocksInThePlan) {
   EXPECT_EQ(manager.plan_free_blocks(), 2);
 }
 
+TEST(PagedKvManager, AnExtendedReservationTakesTheBlocksOfTheLargerOneAndTruncatingGivesThemBack) {
+  PagedKvManager manager(4, 8);
+  reserve(manager, kA, 7);
+  manager.begin_plan();
+  ASSERT_TRUE(manager.plan_reserve(kA, 8));
+  EXPECT_EQ(manager.plan_free_blocks(), 3);
+  EXPECT_FALSE(manager.plan_extend(kA, 33)) << "a fifth block";
+  EXPECT_EQ(manager.plan_free_blocks(), 3) << "and nothing was noted";
+  ASSERT_TRUE(manager.plan_extend(kA, 20));
+  EXPECT_EQ(manager.plan_free_blocks(), 1);
+  Committed committed;
+  manager.commit_plan(committed, committed.reservations);
+  ASSERT_EQ(committed.reservations.size(), 1u);
+  EXPECT_EQ(committed.reservations[0].num_new_blocks, 2);
+  EXPECT_EQ(manager.reserved_tokens(kA), 20);
+  manager.truncate(kA, 9);
+  EXPECT_EQ(manager.reserved_tokens(kA), 9);
+  EXPECT_EQ(manager.capacity().free_blocks, 2);
+  manager.truncate(kA, 8);
+  EXPECT_EQ(manager.capacity().free_blocks, 3);
+  EXPECT_EQ(manager.validate(), std::nullopt);
+  EXPECT_EQ(reserve(manager, kA, 9).new_blocks.size(), 1u) << "it goes on as if there had been no more";
+}
+
 /// Every plan of two operations out of a small set, to a depth, with and without committing, on a tiny pool.
 void try_all_plans(const KvChecker& checker, int depth) {
   ASSERT_EQ(checker.difference(), std::nullopt);
   if (depth == 0) return;
-  const std::vector<KvChecker::Operation> choices = {{kA, 1}, {kA, 5}, {kA, 9}, {kB, 5}, {kA, -1}, {kB, -1}};
+  const std::vector<KvChecker::Operation> choices = {{kA, 1}, {kA, 5},  {kA, 9}, {kA, 1, 8, 3},
+                                                     {kB, 5}, {kA, -1}, {kB, -1}};
   for (const auto& first : choices) {
     for (const auto& second : choices) {
       if (first.sequence == second.sequence) continue;
@@ -189,7 +214,10 @@ TEST(PagedKvManager, AHundredThousandRandomOperationsOn32BlocksKeepAllInvariants
     if (live.empty() || (kind == 0 && live.size() < 12)) {
       checker.run_plan({{SequenceId{next_sequence++}, rng.between(1, 40)}}, true);
     } else if (kind <= 6) {
-      checker.run_plan({{any(), rng.between(0, 10)}, {any(), rng.between(-1, 3)}}, rng.chance(0.8));
+      const std::int64_t num_proposed = rng.chance(0.3) ? rng.between(1, 20) : 0;
+      checker.run_plan(
+          {{any(), rng.between(0, 10), num_proposed, rng.between(0, num_proposed)}, {any(), rng.between(-1, 3)}},
+          rng.chance(0.8));
     } else if (kind == 7 && live.size() < 12) {
       checker.fork(any(), SequenceId{next_sequence++});
     } else {

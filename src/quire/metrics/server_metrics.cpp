@@ -98,6 +98,10 @@ struct ServerMetrics::State {
   Counter& prompt_tokens = counter("quire_prompt_tokens_total", "Prompt tokens of requests.");
   Counter& generated_tokens = counter("quire_generated_tokens_total", "Tokens sampled.");
   Counter& computed_tokens = counter("quire_computed_tokens_total", "Tokens computed in steps.");
+  Counter& proposed_tokens =
+      counter("quire_speculative_proposed_tokens_total", "Speculative decoding: tokens proposed.");
+  Counter& accepted_tokens =
+      counter("quire_speculative_accepted_tokens_total", "Speculative decoding: proposed tokens that came true.");
   Counter& recomputed_tokens = counter("quire_recomputed_tokens_total", "Tokens computed again after a preemption.");
   Counter& copied_blocks =
       counter("quire_kv_copied_blocks_total", "KV blocks copied: on write, or since they were cached in part.");
@@ -192,6 +196,8 @@ std::string ServerMetrics::text(const EngineSnapshot& engine) {
     State::raise(s.step_seconds, seconds(engine.step_ns));
     State::raise(s.prompt_tokens, static_cast<double>(engine.prompt_tokens));
     State::raise(s.generated_tokens, static_cast<double>(engine.generated_tokens));
+    State::raise(s.proposed_tokens, static_cast<double>(engine.proposed_tokens));
+    State::raise(s.accepted_tokens, static_cast<double>(engine.accepted_tokens));
     State::raise(s.computed_tokens, static_cast<double>(engine.computed_tokens));
     State::raise(s.prefix_queries, static_cast<double>(engine.prefix_queries));
     State::raise(s.prefix_hits, static_cast<double>(engine.prefix_hits));

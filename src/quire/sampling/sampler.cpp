@@ -1,5 +1,6 @@
 #include "quire/sampling/sampler.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -26,31 +27,41 @@ void Sampler::observe(TokenId token) {
 
 bool Sampler::changes_logits() const { return has_penalties_ || !params_.logit_bias.empty(); }
 
-void Sampler::apply_penalties(std::span<float> logits) const {
+float Sampler::penalised(float logit, std::int32_t output_count) const {
   const auto repetition = static_cast<float>(params_.repetition_penalty);
-  const auto presence = static_cast<float>(params_.presence_penalty);
-  const auto frequency = static_cast<float>(params_.frequency_penalty);
+  logit = logit > 0 ? logit / repetition : logit * repetition;
+  if (output_count == 0) return logit;
+  logit = logit - static_cast<float>(params_.frequency_penalty) * static_cast<float>(output_count);
+  return logit - static_cast<float>(params_.presence_penalty);
+}
+
+void Sampler::apply_penalties(std::span<float> logits, std::span<const TokenId> assumed) const {
+  const auto count_in = [](std::span<const TokenId> tokens, TokenId token) {
+    return static_cast<std::int32_t>(std::count(tokens.begin(), tokens.end(), token));
+  };
   for (const auto& [token, seen] : seen_) {
     float& logit = logits[static_cast<std::size_t>(token.value)];
-    logit = logit > 0 ? logit / repetition : logit * repetition;
-    if (seen.output_count == 0) continue;
-    logit = logit - frequency * static_cast<float>(seen.output_count);
-    logit = logit - presence;
+    logit = penalised(logit, seen.output_count + count_in(assumed, token));
+  }
+  for (std::size_t i = 0; i < assumed.size(); ++i) {
+    if (seen_.contains(assumed[i]) || count_in(assumed.first(i), assumed[i]) > 0) continue;
+    float& logit = logits[static_cast<std::size_t>(assumed[i].value)];
+    logit = penalised(logit, count_in(assumed, assumed[i]));
   }
 }
 
-TokenId Sampler::sample(const ops::VectorOps& ops, std::span<const float> logits, std::uint64_t position,
-                        std::span<const TokenId> banned, SamplerScratch& scratch) const {
+TokenId Sampler::sample(const ops::VectorOps& ops, std::span<const float> logits, const DrawAt& at,
+                        SamplerScratch& scratch) const {
   const bool greedy = params_.temperature == 0.0 || params_.top_k == 1;
   const auto n = static_cast<std::int64_t>(logits.size());
-  if (greedy && !changes_logits() && banned.empty()) {
+  if (greedy && !changes_logits() && at.banned.empty()) {
     return TokenId{static_cast<std::int32_t>(ops.argmax(logits.data(), n))};
   }
   scratch.logits.assign(logits.begin(), logits.end());
   for (const LogitBias& bias : params_.logit_bias)
     scratch.logits[static_cast<std::size_t>(bias.token.value)] += bias.bias;
-  for (TokenId token : banned) scratch.logits[static_cast<std::size_t>(token.value)] = kNever;
-  if (has_penalties_) apply_penalties(scratch.logits);
+  for (TokenId token : at.banned) scratch.logits[static_cast<std::size_t>(token.value)] = kNever;
+  if (has_penalties_) apply_penalties(scratch.logits, at.assumed);
   if (greedy) return TokenId{static_cast<std::int32_t>(ops.argmax(scratch.logits.data(), n))};
   // Division, not a product with 1 / temperature: a tiny temperature has no finite inverse. What overflows is capped,
   // so that differences stay defined; ties are then broken by id.
@@ -61,7 +72,7 @@ TokenId Sampler::sample(const ops::VectorOps& ops, std::span<const float> logits
     constexpr float kCap = 1e30f;
     logit = scaled > kCap ? kCap : scaled < -kCap ? -kCap : scaled;
   }
-  return draw(ops, scratch.logits, position, scratch.candidates);
+  return draw(ops, scratch.logits, at.position, scratch.candidates);
 }
 
 TokenId Sampler::draw(const ops::VectorOps& ops, std::span<const float> scaled, std::uint64_t position,

@@ -24,14 +24,21 @@ struct SamplerScratch {
   std::vector<Candidate> candidates;
 };
 
+/// Where a token is drawn.
+struct DrawAt {
+  std::uint64_t position;                 ///< absolute; with the seed it decides the random number
+  std::span<const TokenId> banned = {};   ///< never drawn
+  std::span<const TokenId> assumed = {};  ///< count for the penalties as if observed: proposals before this position
+};
+
 class Sampler {
  public:
   /// The prompt counts for the repetition penalty only.
   Sampler(SamplingParams params, std::span<const TokenId> prompt);
 
-  /// The token after absolute position `position`, from its row of finite logits. `banned` tokens are never drawn.
-  TokenId sample(const ops::VectorOps& ops, std::span<const float> logits, std::uint64_t position,
-                 std::span<const TokenId> banned, SamplerScratch& scratch) const;
+  /// From a row of finite logits.
+  TokenId sample(const ops::VectorOps& ops, std::span<const float> logits, const DrawAt& at,
+                 SamplerScratch& scratch) const;
 
   /// Counts a token of the output for the penalties.
   void observe(TokenId token);
@@ -42,7 +49,8 @@ class Sampler {
     std::int32_t output_count = 0;
   };
   bool changes_logits() const;
-  void apply_penalties(std::span<float> logits) const;
+  float penalised(float logit, std::int32_t output_count) const;
+  void apply_penalties(std::span<float> logits, std::span<const TokenId> assumed) const;
   TokenId draw(const ops::VectorOps& ops, std::span<const float> scaled, std::uint64_t position,
                std::vector<Candidate>& buffer) const;
 

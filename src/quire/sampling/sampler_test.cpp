@@ -25,7 +25,7 @@ std::vector<float> random_logits(std::size_t n, std::uint64_t seed, double sprea
 TokenId sample(const SamplingParams& params, std::span<const float> logits, std::uint64_t position = 7,
                std::span<const TokenId> banned = {}, std::span<const TokenId> prompt = {}) {
   SamplerScratch scratch;
-  return Sampler(params, prompt).sample(kOps, logits, position, banned, scratch);
+  return Sampler(params, prompt).sample(kOps, logits, {position, banned}, scratch);
 }
 
 /// How often each token comes up over many positions.
@@ -133,9 +133,27 @@ TEST(Sampler, RepetitionSeesThePromptPresenceAndFrequencyDoNot) {
   SamplerScratch scratch;
   Sampler frequency({.temperature = 0, .frequency_penalty = 0.3}, prompt);
   frequency.observe(TokenId{0});
-  EXPECT_EQ(frequency.sample(kOps, logits, 1, {}, scratch).value, 0);
+  EXPECT_EQ(frequency.sample(kOps, logits, {1}, scratch).value, 0);
   frequency.observe(TokenId{0});
-  EXPECT_EQ(frequency.sample(kOps, logits, 2, {}, scratch).value, 1);
+  EXPECT_EQ(frequency.sample(kOps, logits, {2}, scratch).value, 1);
+}
+
+TEST(Sampler, AssumedTokensCountAsIfTheyHadBeenObserved) {
+  const TokenId prompt[] = {TokenId{0}, TokenId{1}};
+  const std::vector<TokenId> output = {TokenId{1}, TokenId{2}, TokenId{2}, TokenId{7}, TokenId{1}, TokenId{2}};
+  const SamplingParams params{.repetition_penalty = 1.3, .presence_penalty = 0.4, .frequency_penalty = 0.7, .seed = 3};
+  for (std::size_t num_observed = 0; num_observed <= output.size(); ++num_observed) {
+    Sampler all(params, prompt), some(params, prompt);
+    for (TokenId token : output) all.observe(token);
+    for (std::size_t i = 0; i < num_observed; ++i) some.observe(output[i]);
+    SamplerScratch one, other;
+    for (std::uint64_t position = 0; position < 50; ++position) {
+      const std::vector<float> logits = random_logits(9, position, 3);
+      const TokenId wanted = all.sample(kOps, logits, {position}, one);
+      EXPECT_EQ(some.sample(kOps, logits, {position, {}, std::span(output).subspan(num_observed)}, other), wanted);
+      ASSERT_EQ(one.logits, other.logits) << "bits, not about";
+    }
+  }
 }
 
 TEST(RowLogprobs, AreTheLogOfTheSoftmax) {

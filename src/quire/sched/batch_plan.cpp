@@ -17,7 +17,7 @@ void add_row(Digest& digest, const PlanRow& row) {
   digest.add(pack(row.num_new_blocks, row.logits_begin));
   digest.add(pack(row.branch, row.num_outputs));
   digest.add(std::uint64_t{row.ranked} << 2 | std::uint64_t{row.samples} << 1 | std::uint64_t{row.is_prefill});
-  digest.add(static_cast<std::uint32_t>(row.place));
+  digest.add(pack(row.num_proposed, row.place));
 }
 
 void add_maps(Digest& digest, const std::vector<GroupMap>& maps) {

@@ -11,7 +11,9 @@
 //   6. copies        copy whole blocks, in the order of the list; of a copy only the slots before the row's begin
 //                    matter
 //   7. the rows' computation, which writes the K and V of positions [begin, begin + num_tokens) of each row
-//   8. windows       forget the entries behind each row's windows: those before GroupGeometry::first_kept(group, end)
+//   8. ends          with e = end_that_counts(row, result): forget each row's entries from ceil(e / block_size) on,
+//                    which hold proposals that did not come true
+//   9. windows       and those behind its windows, before GroupGeometry::first_kept(group, e)
 //
 // A sequence has a table in each layer group (kv/layer_groups.h), all with equally many entries.
 //
@@ -20,9 +22,9 @@
 // before are done. The copies then are of page-groups. ahead_maps may be done at any time before the next plan.
 //
 // Invariants:
-//  B1  a sequence has at most one row; its begin is where its last row ended, a forked one's where it was forked. A new
-//      sequence's is 0, or the number of positions whose K and V it finds in its first new blocks: shared ones, then at
-//      most one that a copy fills
+//  B1  a sequence has at most one row; its begin is where its last row ended, as far as that counts, a forked one's
+//      where it was forked. A new sequence's is 0, or the number of positions whose K and V it finds in its first new
+//      blocks: shared ones, then at most one that a copy fills
 //  B2  rows' tokens lie one after another in `tokens`, rows' new blocks in `new_blocks`
 //  B3  after step 4 a row's tables have ceil((begin + num_tokens) / block_size) entries each; a place has the groups of
 //      (begin + num_tokens) tokens (kv/page_groups.h) and no two sequences have one place
@@ -30,13 +32,15 @@
 //      whose content another sequence may still find
 //  B5  decodes come first, then prefill chunks
 //  B6  among new blocks only a new sequence's may be null: those of which no position from begin on sees anything. A
-//      block that step 8 forgot may be given out again from the next plan on
+//      block that step 8 or 9 forgot may be given out again from the next plan on
+//  B7  a row with proposals is a decode with one output: it samples, and has one token before them
 
 #include <cstdint>
 #include <vector>
 
 #include "quire/base/ids.h"
 #include "quire/kv/kv_manager.h"
+#include "quire/sched/row_result.h"
 
 namespace quire {
 
@@ -50,6 +54,8 @@ struct PlanRow {
   std::int32_t num_new_blocks = 0;     ///< a group; those of all groups lie one after another, the first group's first
   std::int32_t logits_begin = 0;  ///< logits are wanted for positions >= max(begin, logits_begin); none if >= end()
   bool samples = false;           ///< the last position's logits become tokens for position end()
+  std::int32_t num_proposed = 0;  ///< the last so many tokens are proposals (sched/ngram_proposer.h); then the position
+                                  ///< before each of them samples too
   bool is_prefill = false;        ///< computes a part of the prompt, or recomputes after a preemption
   bool ranked = false;            ///< of a beam search: the outputs are the best tokens with their logprobs, not drawn
   std::int32_t branch = 0;       ///< whose token is drawn; of a beam, its rank. The row with the prompt's last position
@@ -62,6 +68,11 @@ struct PlanRow {
   std::int32_t num_logits() const { return end() > first_logits() ? end() - first_logits() : 0; }
   friend bool operator==(const PlanRow&, const PlanRow&) = default;
 };
+
+/// Where the row's sequence ends once it has been computed: behind the proposals that came true.
+inline std::int32_t end_that_counts(const PlanRow& row, const RowResult& result) {
+  return row.end() - row.num_proposed + static_cast<std::int32_t>(result.more.size());
+}
 
 struct BatchPlan : KvChanges {
   std::uint64_t step = 0;           ///< 1 for the first step

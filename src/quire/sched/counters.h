@@ -17,9 +17,11 @@ struct CoreCounters {
   std::uint64_t preemptions = 0;
   std::array<std::uint64_t, kNumPreemptionKinds> preemptions_by{};  ///< by PreemptionKind
   std::uint64_t prompt_tokens = 0;                                  ///< of accepted requests
-  std::uint64_t computed_tokens = 0;                                ///< tokens of all rows
+  std::uint64_t computed_tokens = 0;                                ///< tokens of all rows, proposals included
+  std::uint64_t proposed_tokens = 0;                                ///< of these: proposals,
+  std::uint64_t accepted_tokens = 0;                                ///< and of these: such as came true
   std::uint64_t recomputed_tokens = 0;  ///< of these: positions computed again after a preemption
-  std::uint64_t generated_tokens = 0;   ///< emitted; stop tokens are not
+  std::uint64_t generated_tokens = 0;   ///< emitted; stop tokens are not. What came true behind a stop string is
   std::uint64_t copied_blocks = 0;      ///< copy-on-write, and partly cached blocks
   std::uint64_t prefix_queries = 0;     ///< tokens of admitted requests, those after a preemption included
   std::uint64_t prefix_hits = 0;        ///< of these: found in the prefix cache

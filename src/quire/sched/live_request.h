@@ -20,6 +20,7 @@
 
 #include "quire/kv/kv_manager.h"
 #include "quire/sched/beam_search.h"
+#include "quire/sched/ngram_proposer.h"
 #include "quire/sched/options.h"
 #include "quire/sched/policy.h"
 #include "quire/sched/request.h"
@@ -30,14 +31,15 @@ namespace quire {
 inline constexpr std::int32_t kMaxPreemptions = 3;
 
 struct Branch {
-  std::int32_t index = 0;            ///< as the owner knows it; of a beam, its rank in the last step
-  std::vector<TokenId> tokens;       ///< the prompt, then what was generated
-  std::int32_t logits_begin = 0;     ///< logits of positions before this are not wanted, or were delivered
-  std::int32_t computed = 0;         ///< positions [0, computed) are in the KV memory
-  std::int32_t ever_computed = 0;    ///< the largest `computed` so far
-  std::optional<SequenceId> memory;  ///< its sequence, while it has memory
-  KeyChain chain;                    ///< of `tokens`, for the prefix cache
-  std::int64_t tail_copies = 0;      ///< blocks that it has forked within and not written since: it may copy them
+  std::int32_t index = 0;                 ///< as the owner knows it; of a beam, its rank in the last step
+  std::vector<TokenId> tokens;            ///< the prompt, then what was generated
+  std::int32_t logits_begin = 0;          ///< logits of positions before this are not wanted, or were delivered
+  std::int32_t computed = 0;              ///< positions [0, computed) are in the KV memory
+  std::int32_t ever_computed = 0;         ///< the largest `computed` so far
+  std::optional<SequenceId> memory;       ///< its sequence, while it has memory
+  KeyChain chain;                         ///< of `tokens`, for the prefix cache
+  std::optional<NgramProposer> proposer;  ///< nullopt: nothing is proposed
+  std::int64_t tail_copies = 0;           ///< blocks that it has forked within and not written since: it may copy them
 
   // Without memory in a request that has forked:
   const Branch* source = nullptr;  ///< whose table it will begin with; null: it starts by itself

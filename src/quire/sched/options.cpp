@@ -92,6 +92,19 @@ Result<void> check_kv_manager(const CoreOptions& options) {
   return {};
 }
 
+Result<void> check_speculation(const CoreOptions& options) {
+  if (options.num_speculative_tokens < 0 || options.num_speculative_tokens > kMaxSpeculativeTokens)
+    return fail("option num_speculative_tokens is ", options.num_speculative_tokens, "; it must be 0 to ",
+                kMaxSpeculativeTokens);
+  const NgramMatch& ngram = options.ngram;
+  if (ngram.min_match < 1 || ngram.max_match < ngram.min_match || ngram.max_match > kMaxNgram)
+    return fail("option ngram is ", ngram.min_match, " to ", ngram.max_match, "; it must lie within 1 and ", kMaxNgram);
+  if (options.num_speculative_tokens > 0 && options.kv_manager != "paged")
+    return fail("option num_speculative_tokens is ", options.num_speculative_tokens, "; kv_manager ",
+                options.kv_manager, " cannot give back what did not come true: it must be 0, or kv_manager paged");
+  return {};
+}
+
 }  // namespace
 
 VAttentionOptions CoreOptions::vattention() const {
@@ -126,6 +139,7 @@ Result<void> check_options(const CoreOptions& options) {
   if (auto composition = parse_step_composition(options.step_composition); !composition)
     return fail("option ", composition.error().message);
   QUIRE_TRY_VOID(check_kv_manager(options));
+  QUIRE_TRY_VOID(check_speculation(options));
   return check_tiers(options);
 }
 

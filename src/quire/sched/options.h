@@ -8,6 +8,7 @@
 #include "quire/base/result.h"
 #include "quire/kv/layer_groups.h"
 #include "quire/kv/vattention_kv_manager.h"
+#include "quire/sched/ngram_proposer.h"
 
 namespace quire {
 
@@ -25,6 +26,10 @@ struct CoreOptions {
   std::string victim_policy = "latest-arrived";  ///< sched/policy.h
   std::string step_composition = "mixed";        ///< sched/step_composition.h
   bool prefix_cache = false;                     ///< find prefixes that were computed before; see kv/kv_manager.h
+
+  // Speculative decoding (sched/ngram_proposer.h), with kv_manager paged.
+  std::int32_t num_speculative_tokens = 0;  ///< proposed for a row at most, up to kMaxSpeculativeTokens; 0: off
+  NgramMatch ngram;                         ///< within 1 and kMaxNgram
 
   std::string kv_manager = "paged";  ///< paged, vattention (kv/vattention_kv_manager.h) or reserved: the whole context
                                      ///< for every sequence (kv/reserved_kv_manager.h)

@@ -19,6 +19,10 @@ struct RowResult {
   /// Of a row with several outputs: the tokens drawn for branches 0, 1, ... [num_outputs]; or, of a ranked row, the
   /// best tokens, each once, by logprob, then id: [num_outputs], or fewer if the vocabulary has no more, at least 1.
   std::vector<Candidate> candidates = {};
+  /// Of a row with proposals: what was drawn behind those that came true. token is proposal 0, more[i] is proposal
+  /// i + 1, all but the last of them; so there are as many as came true. May be cut short, as where a value behind is
+  /// not finite: what is left out is computed again.
+  std::vector<TokenId> more = {};
   friend bool operator==(const RowResult&, const RowResult&) = default;
 };
 

@@ -210,6 +210,7 @@ TEST(BatchPlan, TheDigestCoversEveryField) {
       [](BatchPlan& p) { p.rows[0].new_blocks_offset = 1; },
       [](BatchPlan& p) { p.rows[0].num_new_blocks = 0; },
       [](BatchPlan& p) { p.rows[0].place = 0; },
+      [](BatchPlan& p) { p.rows[0].num_proposed = 1; },
       [](BatchPlan& p) { p.rows[0].logits_begin = 0; },
       [](BatchPlan& p) { p.rows[0].samples = false; },
       [](BatchPlan& p) { p.rows[0].is_prefill = true; },

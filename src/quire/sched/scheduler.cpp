@@ -93,6 +93,7 @@ std::optional<Refusal> Scheduler::submit(CoreRequest request) {
   root.tokens = std::move(request.prompt);
   root.logits_begin = request.logits_from.value_or(prompt_tokens - 1);
   root.chain.salt = std::move(request.salt);
+  if (options_.num_speculative_tokens > 0 && !request.beams) root.proposer.emplace(options_.ngram);
   live->view.cached_tokens = cached_tokens(*live);
   queue_.insert(live.get());
   by_arrival_.emplace(live->view.arrival, live.get());
@@ -170,12 +171,14 @@ void Scheduler::plan_step(BatchPlan& plan) {
 void Scheduler::make_draft() {
   draft_.victims.clear();
   while (try_draft() != nullptr) draft_.victims.push_back(choose_victim());
+  if (options_.num_speculative_tokens > 0) draft_proposals();
 }
 
 /// One attempt with the victims known so far. nullptr: done; otherwise the request that found no block.
 LiveRequest* Scheduler::try_draft() {
   kv_.begin_plan();
   draft_.rows.clear();
+  draft_.num_decodes = 0;
   for (const LiveRequest* victim : draft_.victims)
     for (const auto& branch : victim->branches)
       if (branch->memory) kv_.plan_release(*branch->memory);
@@ -216,6 +219,7 @@ LiveRequest* Scheduler::draft_decodes() {
     for (const auto& branch : request->branches)
       if (request->is_decode(*branch) && !draft_row(request, branch.get(), 1)) return request;
   }
+  draft_.num_decodes = draft_.rows.size();
   return nullptr;
 }
 
@@ -475,13 +479,16 @@ void Scheduler::append_row(const DraftRow& drafted, const KvReservation& reserva
   row.num_new_blocks = reservation.num_new_blocks;
   row.place = reservation.place;
   row.logits_begin = branch.logits_begin;
-  row.samples = row.end() == branch.num_tokens() && request.max_tokens > 0;
+  row.num_proposed = drafted.num_proposed;
+  row.samples = row.end() - row.num_proposed == branch.num_tokens() && request.max_tokens > 0;
   row.is_prefill = drafted.starts || !request.is_decode(branch);
   row.ranked = request.search.has_value();
   row.branch = branch.index;
   if (row.samples) row.num_outputs = request.num_outputs();
   const auto first = branch.tokens.begin() + row.begin;
-  plan.tokens.insert(plan.tokens.end(), first, first + row.num_tokens);
+  plan.tokens.insert(plan.tokens.end(), first, first + row.num_tokens - row.num_proposed);
+  const auto proposal = draft_.proposed.begin() + static_cast<std::ptrdiff_t>(drafted.proposal);
+  plan.tokens.insert(plan.tokens.end(), proposal, proposal + row.num_proposed);
   plan.rows.push_back(row);
 }
 

@@ -23,6 +23,10 @@
 //      is exempt or aged; so a step may have no row, but only while a transfer is in flight that will end;
 //   4. the candidates share the budget (prefill_share.h); those behind an aged one of the queue get only what is left
 //      once it has all it needs. One without a share stays where it is.
+//   5. rows in decode get proposals behind their token (ngram_proposer.h), if the options say so, but for beams: up to
+//      num_speculative_tokens each, while the step has no more than kMaxTokensWithProposals tokens in all and their
+//      blocks are free. So they take nothing from anybody: not the budget, which prefills have had their share of, nor
+//      memory, for which nobody is preempted. None goes beyond max_tokens, or is a stop token.
 //
 // Out of blocks: a row that finds no block makes the victim policy choose among the running requests that are not
 // exempt. The victim gives up all its memory, keeps its tokens, goes back to its place in the queue and is recomputed
@@ -97,6 +101,9 @@
 
 namespace quire {
 
+/// A step of few tokens takes the time of reading the weights; behind that each more costs its own computation, and
+/// most proposals are not worth it.
+inline constexpr std::int32_t kMaxTokensWithProposals = 16;
 inline constexpr std::int32_t kMaxPassedOver = 32;
 inline constexpr std::int32_t kMaxAgedPerStep = 32;
 inline constexpr std::int32_t kMaxLookedUp = 16;
@@ -156,7 +163,9 @@ class Scheduler {
     SequenceId sequence;
     std::int32_t begin;
     std::int32_t num_tokens;
-    bool starts;  ///< the branch gets memory by it
+    bool starts;                    ///< the branch gets memory by it
+    std::int32_t num_proposed = 0;  ///< of num_tokens
+    std::size_t proposal = 0;       ///< into Draft::proposed
   };
   /// A candidate for the budget.
   struct Prefill {
@@ -171,6 +180,8 @@ class Scheduler {
   struct Draft {
     std::vector<LiveRequest*> victims;
     std::vector<DraftRow> rows;
+    std::size_t num_decodes = 0;             ///< of these
+    std::vector<TokenId> proposed;           ///< of all rows
     std::vector<Prefill> prefills;           ///< of running requests, then from the queue
     std::size_t num_running_prefills = 0;    ///< of these
     std::vector<std::int32_t> remaining;     ///< [prefills]
@@ -203,6 +214,11 @@ class Scheduler {
   void give_up_memory(Branch& branch);
   void remove(LiveRequest& request, const Branch& branch);
   void fork_those_due(LiveRequest& request);
+
+  // scheduler_proposals.cpp
+  void draft_proposals();
+  std::int32_t propose(DraftRow& row, std::int32_t at_most);
+  void take_proposals(LiveRequest& request, Branch& branch, const PlanRow& row, const RowResult& result);
 
   // scheduler.cpp
   void age_requests();

@@ -30,14 +30,16 @@ void Scheduler::commit_row(const PlanRow& row, const RowResult& result) {
               " that is not the planned one");
   Branch& branch = **found;
   if (result.failed) return fail_row(*request, branch);
+  if (row.num_proposed > 0) take_proposals(*request, branch, row, result);
+  const std::int32_t end = end_that_counts(row, result);
   counters_.computed_tokens += static_cast<std::uint64_t>(row.num_tokens);
   counters_.recomputed_tokens +=
-      static_cast<std::uint64_t>(std::max(0, std::min(row.end(), branch.ever_computed) - row.begin));
-  branch.computed = row.end();
+      static_cast<std::uint64_t>(std::max(0, std::min(end, branch.ever_computed) - row.begin));
+  branch.computed = end;
   branch.tail_copies = 0;
-  branch.ever_computed = std::max(branch.ever_computed, row.end());
-  branch.logits_begin = std::max(branch.logits_begin, row.end());
-  kv_.publish(*branch.memory, branch.chain, std::span(branch.tokens).first(static_cast<std::size_t>(row.end())));
+  branch.ever_computed = std::max(branch.ever_computed, end);
+  branch.logits_begin = std::max(branch.logits_begin, end);
+  kv_.publish(*branch.memory, branch.chain, std::span(branch.tokens).first(static_cast<std::size_t>(end)));
   fork_those_due(*request);
   if (row.samples)
     commit_tokens(*request, branch, result);
@@ -63,7 +65,8 @@ void Scheduler::commit_tokens(LiveRequest& request, Branch& branch, const RowRes
     return note_searching(request);
   }
   if (!request.has_forked) return fork_samples(request, result.candidates);
-  if (const auto end = take_token(request, branch, result.token)) end_sample(request, branch, *end);
+  const TokenId last = result.more.empty() ? result.token : result.more.back();
+  if (const auto end = take_token(request, branch, last)) end_sample(request, branch, *end);
 }
 
 /// The prompt's last row has been computed: a branch for each token.

@@ -216,6 +216,8 @@ void Api::show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
                 .prompt_tokens = stats.prompt_tokens,
                 .generated_tokens = stats.generated_tokens,
                 .preemptions = stats.preemptions,
+                .proposed_tokens = stats.proposed_tokens,
+                .accepted_tokens = stats.accepted_tokens,
                 .computed_tokens = stats.computed_tokens,
                 .recomputed_tokens = stats.kv.recomputed_tokens,
                 .copied_blocks = stats.kv.copied_blocks,

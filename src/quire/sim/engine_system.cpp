@@ -60,21 +60,28 @@ const StepShape& EngineSystem::plan_step() {
   for (const Event& event : core_->take_events()) {
     const auto* preempted = std::get_if<RequestPreempted>(&event);
     if (preempted) {
-      std::int32_t& written = live_of(preempted->request).written;
-      total_written_ -= written;
-      written = 0;
+      Live& live = live_of(preempted->request);
+      total_written_ -= live.written;
+      live.lost = std::max(live.lost, live.written);
+      live.written = 0;
       planned_.push_back({preempted->request, ChangeKind::preempted});
     } else if (const auto* started = std::get_if<RequestStarted>(&event)) {
-      planned_.push_back({started->request, ChangeKind::started});
+      planned_.push_back({started->request, ChangeKind::started, started->cached_tokens});
     }
   }
+  owners_.note(*plan_);
   shape_ = shape_of(*plan_);
-  for (const PlanRow& row : plan_->rows) {
-    std::int32_t& written = live_of(row.request).written;
-    total_written_ += row.end() - written;
-    written = row.end();
-  }
+  for (const PlanRow& row : plan_->rows) note_row(row);
   return shape_;
+}
+
+void EngineSystem::note_row(const PlanRow& row) {
+  Live& live = live_of(row.request);
+  if (row.is_prefill)
+    planned_.push_back({row.request, live.lost > 0 ? ChangeKind::restored : ChangeKind::chunk, row.num_tokens});
+  if (row.end() >= live.lost) live.lost = 0;
+  total_written_ += row.end() - live.written;
+  live.written = row.end();
 }
 
 MemoryUse EngineSystem::memory() const {
@@ -84,6 +91,7 @@ MemoryUse EngineSystem::memory() const {
   const std::int64_t held = std::int64_t{capacity.used_blocks()} * use.pool_slots / capacity.num_blocks;
   use.written_slots = std::min(total_written_, held);  // less than the sum where blocks are shared
   use.rounding_slots = held - use.written_slots;
+  use.cached_slots = std::int64_t{capacity.cached_blocks} * use.pool_slots / capacity.num_blocks;
   return use;
 }
 

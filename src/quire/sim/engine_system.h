@@ -23,6 +23,9 @@ class EngineSystem final : public System {
   const StepShape& plan_step() override;
   MemoryUse memory() const override;
   void commit(std::vector<RequestChange>& changes) override;
+  void look_at_blocks(std::vector<BlockCell>& cells) const override { owners_.look(core_->kv(), cells); }
+  std::int32_t block_size() const override { return core_->options().block_size; }
+  std::int32_t max_step_tokens() const override { return core_->options().token_budget; }
   std::int32_t num_running() const override { return core_->num_running(); }
   std::int32_t num_waiting() const override { return core_->num_waiting(); }
   std::uint64_t plan_digest() const override { return plan_->digest(); }
@@ -38,8 +41,10 @@ class EngineSystem final : public System {
   struct Live {
     std::uint64_t content;  ///< decides the tokens it samples
     std::int32_t written;   ///< positions with K and V; -1: ended
+    std::int32_t lost = 0;  ///< positions that a preemption took and that are not there again
   };
   Live& live_of(RequestId id) { return live_[static_cast<std::size_t>(id.value - first_id_)]; }
+  void note_row(const PlanRow& row);
   void forget_front();
 
   std::unique_ptr<EngineCore> core_;
@@ -47,7 +52,8 @@ class EngineSystem final : public System {
   StepShape shape_;
   StepResult result_;
   std::vector<RequestChange> planned_;  ///< by the open plan
-  std::deque<Live> live_;               ///< by request id from first_id_
+  BlockOwners owners_;
+  std::deque<Live> live_;  ///< by request id from first_id_
   std::uint64_t first_id_ = 1;
   std::int64_t total_written_ = 0;
 };

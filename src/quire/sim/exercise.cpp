@@ -106,28 +106,32 @@ class GrowingRun {
       : world_(world),
         max_len_(max_len),
         blocks_(world.options.num_blocks, world.options.block_size, world.file),
-        tally_(std::int64_t{world.options.num_blocks} * world.options.block_size, world.options.block_size) {}
+        tally_(std::int64_t{world.options.num_blocks} * world.options.block_size, world.options.block_size),
+        recorder_(world.options.num_blocks, world.options.block_size) {}
 
   Result<ExerciseSide> run() {
     QUIRE_TRY(core_, EngineCore::create(core_options()));
     QUIRE_TRY_VOID(submit_all());
     while (core_->has_work()) QUIRE_TRY_VOID(step());
+    record_.end_ns = tally_.side().virtual_ns;
+    record_.film = recorder_.take(record_.end_ns);
     ExerciseSide& side = tally_.side();
     side.preemptions = core_->counters().preemptions;
     side.allocation_failures += side.preemptions;
     side.bytes_written = blocks_.bytes_written();
     side.bytes_read = blocks_.bytes_read();
-    side.virtual_ns += (side.bytes_written + side.bytes_read) * 1'000'000'000 / kExerciseFileBytesPerSecond;
     side.digest = digest_.value();
     return tally_.result();
   }
   std::uint64_t blocks_restored() const { return blocks_.blocks_restored(); }
+  SimulationResult take_record() { return std::move(record_); }
 
  private:
   struct Live {
     SequenceId sequence;
     std::int32_t computed = 0;
   };
+  RequestRecord& record_of(RequestId request) { return record_.records[request.value - 1]; }
 
   CoreOptions core_options() const {
     const ExerciseOptions& options = world_.options;
@@ -149,6 +153,11 @@ class GrowingRun {
       request.id = RequestId{i + 1};
       request.prompt.resize(static_cast<std::size_t>(spec.prompt_tokens));
       request.max_tokens = spec.output_tokens;
+      RequestRecord& record = record_.records.emplace_back();
+      record.id = request.id;
+      record.prompt_tokens = spec.prompt_tokens;
+      record.output_tokens = spec.output_tokens;
+      record.restores_by_reading = true;
       if (const auto refusal = core_->submit(std::move(request))) return fail(refusal->message);
     }
     return {};
@@ -156,21 +165,25 @@ class GrowingRun {
 
   Result<void> step() {
     const BatchPlan& plan = core_->plan_step();
+    const std::uint64_t begin_ns = tally_.side().virtual_ns;
     for (const Event& event : core_->take_events()) {
       if (const auto* preempted = std::get_if<RequestPreempted>(&event)) {
         Live& live = live_[preempted->request];
         QUIRE_TRY_VOID(blocks_.spill(preempted->request, live.sequence, live.computed));
         written_ -= live.computed;
         live.computed = 0;
+        record_of(preempted->request).preempted_ns.push_back(begin_ns);
       }
     }
     QUIRE_TRY_VOID(blocks_.apply(plan));
     note(plan);
+    record(plan, begin_ns);
     StepResult result;
     result.rows.assign(plan.rows.size(), RowResult{TokenId{0}});
     for (const Event& event : core_->commit(result)) {
       if (const auto* finished = std::get_if<RequestFinished>(&event)) {
         const Live& live = live_[finished->request];
+        record_of(finished->request).finish_ns = tally_.side().virtual_ns;
         QUIRE_TRY_VOID(blocks_.check(finished->request, live.sequence, live.computed));
         written_ -= live.computed;
         live_.erase(finished->request);
@@ -190,11 +203,40 @@ class GrowingRun {
       live = {row.sequence, row.end()};
     }
     for (BlockId block : plan.new_blocks) digest_.add(block.value);
+    const std::uint64_t file_bytes = blocks_.bytes_written() + blocks_.bytes_read();
     tally_.side().virtual_ns += world_.cost.step_ns(shape);
+    tally_.side().virtual_ns += (file_bytes - file_bytes_) * (1'000'000'000 / kExerciseFileBytesPerSecond);
+    file_bytes_ = file_bytes;
     const KvCapacity capacity = core_->kv_capacity();
     tally_.add({core_->num_running(), core_->num_waiting(), written_,
                 std::int64_t{capacity.used_blocks()} * capacity.block_size});
     if (core_->num_waiting() > 0) ++tally_.side().allocation_failures;
+  }
+
+  /// For pictures: the step, its requests, and whose the blocks are.
+  void record(const BatchPlan& plan, std::uint64_t begin_ns) {
+    StepSample step{begin_ns, tally_.side().virtual_ns, core_->num_running(), core_->num_waiting()};
+    for (const PlanRow& row : plan.rows) {
+      RequestRecord& request = record_of(row.request);
+      if (row.end() == 1) {
+        request.start_ns = begin_ns;
+        request.first_token_ns = step.end_ns;
+        request.chunks.push_back({begin_ns, step.end_ns, 1});
+        ++step.prefill_tokens;
+      } else {
+        ++step.decode_tokens;
+      }
+      if (request.restored.size() < request.preempted_ns.size())
+        request.add_restored({begin_ns, step.end_ns, row.begin});
+    }
+    const KvCapacity capacity = core_->kv_capacity();
+    step.memory.pool_slots = capacity.num_tokens();
+    step.memory.written_slots = written_;
+    step.memory.unused_slots = std::int64_t{capacity.used_blocks()} * capacity.block_size - written_;
+    record_.samples.push_back(step);
+    owners_.note(plan);
+    owners_.look(core_->kv(), cells_);
+    recorder_.look(begin_ns, cells_);
   }
 
   const World& world_;
@@ -203,8 +245,13 @@ class GrowingRun {
   ExerciseBlocks blocks_;
   Tally tally_;
   std::map<RequestId, Live> live_;
-  std::int64_t written_ = 0;  ///< slots
+  std::int64_t written_ = 0;      ///< slots
+  std::uint64_t file_bytes_ = 0;  ///< whose time has passed
   Digest digest_;
+  SimulationResult record_;
+  BlockOwners owners_;
+  BlockFilmRecorder recorder_;
+  std::vector<BlockCell> cells_;
 };
 
 /// The means that bound how many more requests paging serves at once; see ExerciseSetting.
@@ -226,8 +273,9 @@ void set_bounds(const std::vector<std::int32_t>& lengths, ExerciseSetting& setti
                                   : setting.max_len * static_cast<double>(lengths.size()) / sum_held;
 }
 
+/// `growing`: takes the record of the paged side, if it is not null and the mode is growing.
 Result<ExerciseSetting> run_setting(const World& world, std::int32_t max_len, LengthMode mode,
-                                    std::uint64_t& blocks_restored) {
+                                    std::uint64_t& blocks_restored, SimulationResult* growing = nullptr) {
   const ExerciseOptions& options = world.options;
   ExerciseSetting setting;
   setting.max_len = max_len;
@@ -244,6 +292,7 @@ Result<ExerciseSetting> run_setting(const World& world, std::int32_t max_len, Le
     GrowingRun run(world, max_len);
     QUIRE_TRY(setting.paged, run.run());
     blocks_restored += run.blocks_restored();
+    if (growing) *growing = run.take_record();
   }
   setting.contiguous =
       reserving("contiguous", std::make_unique<ReservedKvManager>(options.num_blocks, options.block_size, max_len));
@@ -287,7 +336,8 @@ Result<ExerciseReport> run_exercise(const ExerciseOptions& options, BlockFile& f
   const World world{options, report.lengths, *cost, file};
   for (std::int32_t max_len : options.max_lens)
     for (LengthMode mode : {LengthMode::static_length, LengthMode::growing}) {
-      QUIRE_TRY(auto setting, run_setting(world, max_len, mode, report.blocks_restored));
+      SimulationResult* const growing = max_len == options.max_lens.front() ? &report.growing : nullptr;
+      QUIRE_TRY(auto setting, run_setting(world, max_len, mode, report.blocks_restored, growing));
       report.settings.push_back(std::move(setting));
     }
   const std::int64_t slots = std::int64_t{options.num_blocks} * options.block_size;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "quire/base/result.h"
+#include "quire/sim/simulation.h"
 
 namespace quire {
 
@@ -84,6 +85,7 @@ struct ExerciseReport {
   std::vector<ExerciseSetting> sweep;     ///< the first max_len, block sizes 8 to 128, static and growing
   std::uint64_t blocks_restored = 0;      ///< read back and compared, K and V
   std::string cost;                       ///< what virtual time is made of
+  SimulationResult growing;               ///< the first max_len, paged: steps, requests one by one, film of the blocks
 };
 
 /// What a block's slot holds in the exercise: K and V of this many f32 each.

@@ -86,6 +86,29 @@ TEST(Exercise, GrowingRequestsGoToTheFileAndComeBack) {
   EXPECT_GT(default_report().blocks_restored, 0u);
 }
 
+TEST(Exercise, TheGrowingSettingIsRecordedStepByStep) {
+  const SimulationResult& growing = default_report().growing;
+  const ExerciseSide& side = setting_of(512, LengthMode::growing).paged;
+  EXPECT_EQ(growing.samples.size(), side.num_steps);
+  EXPECT_EQ(growing.end_ns, side.virtual_ns);
+  EXPECT_EQ(growing.film.num_blocks, 512);
+  ASSERT_EQ(growing.records.size(), 100u);
+  std::uint64_t preemptions = 0;
+  for (const RequestRecord& record : growing.records) {
+    preemptions += record.preempted_ns.size();
+    ASSERT_EQ(record.restored.size(), record.preempted_ns.size());
+    for (std::size_t i = 0; i < record.restored.size(); ++i)
+      EXPECT_LE(record.preempted_ns[i], record.restored[i].begin_ns);
+    EXPECT_GT(record.finish_ns, record.first_token_ns);
+  }
+  EXPECT_EQ(preemptions, side.preemptions);
+  std::int64_t held = 0;
+  for (const BlockSpan& span : growing.film.spans)
+    held += span.begin_ns <= growing.samples[300].begin_ns && growing.samples[300].begin_ns < span.end_ns ? 1 : 0;
+  const MemoryUse& use = growing.samples[300].memory;
+  EXPECT_EQ(held * 16, use.written_slots + use.unused_slots);
+}
+
 TEST(Exercise, ContentThatComesBackDifferentIsAnErrorThatNamesThePlace) {
   MemoryFile file;
   file.damage();

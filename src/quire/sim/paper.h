@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "quire/workload/beam_forks.h"
 #include "quire/workload/lengths.h"
 #include "quire/workload/request_spec.h"
 
@@ -47,6 +48,7 @@ struct PaperInputs {
   std::vector<LengthPair> sharegpt;       ///< first turns, unfiltered
   std::vector<RequestSpec> conversation;  ///< Mooncake's
   std::vector<RequestSpec> synthetic;
+  std::vector<BeamForks> beam_searches;  ///< recorded; of sets alpaca and sharegpt, widths 2, 4, 6
   std::uint64_t seed = 42;
   bool reduced = false;  ///< a quarter of the simulated time
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 
 #include "quire/base/hash.h"
 
@@ -21,6 +22,7 @@ class Run {
       : system_(system), cost_(cost), source_(source), options_(options) {
     result_.system = system.description();
     result_.cost = cost.description();
+    result_.max_step_tokens = system.max_step_tokens();
   }
 
   SimulationResult run() {
@@ -37,6 +39,7 @@ class Run {
       if (result_.num_steps >= options_.max_steps || is_hopeless()) break;
     }
     result_.end_ns = now_ns_;
+    if (film_) result_.film = film_->take(now_ns_);
     digest_.add(now_ns_);
     result_.digest = digest_.value();
     return std::move(result_);
@@ -70,6 +73,7 @@ class Run {
     sample.prefill_tokens = shape.num_prefill_tokens;
     sample.decode_tokens = shape.num_decode_tokens;
     sample.memory = system_.memory();
+    if (options_.records_blocks) film_step(sample.begin_ns);
     note_step(sample);
     changes_.clear();
     system_.commit(changes_);
@@ -77,6 +81,14 @@ class Run {
     if (options_.observe) options_.observe(sample, changes_);
     forget_front();
     if (options_.progress && result_.num_steps % 1024 == 0) options_.progress(result_.num_finished, now_ns_);
+  }
+
+  void film_step(std::uint64_t begin_ns) {
+    if (film_ && !film_->wants_look()) return film_->pass();
+    system_.look_at_blocks(cells_);
+    if (cells_.empty()) return;
+    if (!film_) film_.emplace(static_cast<std::int32_t>(cells_.size()), system_.block_size());
+    film_->look(begin_ns, cells_);
   }
 
   void note_step(const StepSample& sample) {
@@ -105,12 +117,19 @@ class Run {
     switch (change.kind) {
       case ChangeKind::started:
         record.start_ns = step.begin_ns;
+        record.cached_tokens = change.tokens;
         result_.queue_ns.add(step.begin_ns - record.arrival_ns);
         return;
       case ChangeKind::preempted:
         ++record.num_preemptions;
         ++result_.num_preemptions;
         if (options_.max_records > 0) record.preempted_ns.push_back(step.begin_ns);
+        return;
+      case ChangeKind::chunk:
+        if (options_.max_records > 0) record.chunks.push_back({step.begin_ns, step.end_ns, change.tokens});
+        return;
+      case ChangeKind::restored:
+        if (options_.max_records > 0) record.add_restored({step.begin_ns, step.end_ns, change.tokens});
         return;
       case ChangeKind::token:
         if (live.last_token_ns == 0) {
@@ -164,10 +183,21 @@ class Run {
   std::uint64_t sample_stride_ = 1;
   double sum_normalized_s_ = 0;
   std::vector<RequestChange> changes_;
+  std::optional<BlockFilmRecorder> film_;
+  std::vector<BlockCell> cells_;  ///< kept for its memory
   Digest digest_;
 };
 
 }  // namespace
+
+void RequestRecord::add_restored(const WorkSpan& step) {
+  if (restored.size() < preempted_ns.size()) {
+    restored.push_back(step);
+  } else if (!restored.empty()) {
+    restored.back().end_ns = step.end_ns;
+    restored.back().tokens += step.tokens;
+  }
+}
 
 void WeightedMemory::add(const StepSample& step) {
   const auto ns = static_cast<unsigned __int128>(step.end_ns - step.begin_ns);

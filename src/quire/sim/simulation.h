@@ -17,12 +17,26 @@
 
 namespace quire {
 
+/// Work on one request, in nanoseconds of virtual time since the start.
+struct WorkSpan {
+  std::uint64_t begin_ns = 0, end_ns = 0;
+  std::int32_t tokens = 0;
+  friend bool operator==(const WorkSpan&, const WorkSpan&) = default;
+};
+
 /// Times of one request, nanoseconds of virtual time since the start.
 struct RequestRecord {
   RequestId id;
   std::int32_t prompt_tokens = 0, output_tokens = 0, num_preemptions = 0;
+  std::int32_t cached_tokens = 0;  ///< of its prompt, found and not computed
   std::uint64_t arrival_ns = 0, start_ns = 0, first_token_ns = 0, finish_ns = 0;
+  std::vector<WorkSpan> chunks;             ///< steps that computed of its prompt; none from systems that never cut it
+  bool restores_by_reading = false;         ///< what a preemption took was kept elsewhere; false: it is computed again
   std::vector<std::uint64_t> preempted_ns;  ///< when it lost its memory, each time
+  std::vector<WorkSpan> restored;           ///< as often: from the first step that computed of it again to the last
+
+  /// A step that computed of it again.
+  void add_restored(const WorkSpan& step);
 };
 
 /// The state during one step.
@@ -37,6 +51,7 @@ struct SimulationOptions {
   std::uint64_t max_steps = ~std::uint64_t{0};
   std::size_t max_samples = 4096;             ///< kept; when there are more, every second one goes
   std::size_t max_records = 0;                ///< requests, the first that end, kept one by one for reports
+  bool records_blocks = false;                ///< SimulationResult::film
   bool digests_plans = false;                 ///< SimulationResult::digest covers every plan, not only times
   std::uint64_t begin_ns = 0;                 ///< means over steps count from here
   std::uint64_t end_ns = ~std::uint64_t{0};   ///< and to here
@@ -84,7 +99,9 @@ struct SimulationResult {
   WeightedMemory memory;            ///< over the steps in [begin_ns, end_ns) of the options
   std::vector<StepSample> samples;
   std::vector<RequestRecord> records;
-  std::uint64_t digest = 0;  ///< of the end of every step, and of the plans if asked for
+  BlockFilm film;                    ///< of systems with blocks, if asked for
+  std::int32_t max_step_tokens = 0;  ///< of the system; 0: no limit
+  std::uint64_t digest = 0;          ///< of the end of every step, and of the plans if asked for
 
   /// Mean over requests of the end-to-end time by output tokens, seconds a token.
   double normalized_latency_s() const { return normalized_ns.mean() * 1e-9; }

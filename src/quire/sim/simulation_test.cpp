@@ -160,6 +160,47 @@ TEST(Simulation, AnObserverSeesEveryStepAndChange) {
   EXPECT_EQ(tokens, 42u);
 }
 
+TEST(Simulation, RecordsSayWhenPromptsWereComputedAndWhatWasPreemptedRestored) {
+  std::vector<RequestSpec> requests;
+  for (std::uint64_t i = 0; i < 12; ++i)
+    requests.push_back(spec(i * 5'000'000, 200 + static_cast<std::int32_t>(10 * i), 150));
+  const SimulationResult result = run("quire", requests, {.max_records = 100, .records_blocks = true});
+  EXPECT_GT(result.num_preemptions, 0u);
+  ASSERT_EQ(result.records.size(), requests.size());
+  for (const RequestRecord& record : result.records) {
+    ASSERT_EQ(record.restored.size(), record.preempted_ns.size());
+    for (std::size_t i = 0; i < record.restored.size(); ++i) {
+      EXPECT_LE(record.preempted_ns[i], record.restored[i].begin_ns);
+      EXPECT_LT(record.restored[i].begin_ns, record.restored[i].end_ns);
+      EXPECT_LE(record.restored[i].end_ns,
+                i + 1 < record.restored.size() ? record.preempted_ns[i + 1] : record.finish_ns);
+      EXPECT_GT(record.restored[i].tokens, 0);
+    }
+    std::int32_t tokens = 0;
+    for (const WorkSpan& chunk : record.chunks) {
+      EXPECT_LT(chunk.begin_ns, chunk.end_ns);
+      tokens += chunk.tokens;
+    }
+    if (record.preempted_ns.empty()) {
+      EXPECT_EQ(tokens, record.prompt_tokens);
+      EXPECT_EQ(record.chunks.back().end_ns, record.first_token_ns);
+    }
+    EXPECT_EQ(record.chunks.front().begin_ns, record.start_ns);
+  }
+  EXPECT_EQ(result.max_step_tokens, 256);
+  EXPECT_EQ(result.film.num_blocks, 100);
+  EXPECT_EQ(result.film.block_size, 16);
+  EXPECT_FALSE(result.film.spans.empty());
+  for (const BlockSpan& span : result.film.spans) EXPECT_LE(span.end_ns, result.end_ns);
+  EXPECT_TRUE(run("orca-max", requests, {.records_blocks = true}).film.spans.empty()) << "its memory is not in blocks";
+}
+
+TEST(Simulation, PicturesDecideNothing) {
+  std::vector<RequestSpec> requests(30, spec(0, 200, 100));
+  EXPECT_EQ(run("quire", requests, {.max_samples = 0}).digest,
+            run("quire", requests, {.max_records = 100, .records_blocks = true}).digest);
+}
+
 TEST(Simulation, AHopelessRunEndsEarly) {
   std::vector<RequestSpec> requests(400, spec(0, 100, 100));
   const SimulationResult result =

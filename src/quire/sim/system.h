@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "quire/base/ids.h"
+#include "quire/sim/block_film.h"
 #include "quire/sim/cost_model.h"
 #include "quire/workload/request_spec.h"
 
@@ -30,16 +31,25 @@ struct MemoryUse {
   std::int64_t reserved_slots = 0;  ///< will be written by the requests that hold them
   std::int64_t unused_slots = 0;    ///< held, and never written
   std::int64_t rounding_slots = 0;  ///< that the allocator added to what was asked for
+  std::int64_t cached_slots = 0;    ///< of the free ones: hold content that a request may find
   std::int64_t free_slots() const {
     return pool_slots - written_slots - reserved_slots - unused_slots - rounding_slots;
   }
 };
 
-enum class ChangeKind : std::uint8_t { started, token, finished, preempted };
+enum class ChangeKind : std::uint8_t {
+  started,  ///< tokens: of its prompt, found in the prefix cache
+  token,
+  finished,
+  preempted,
+  chunk,    ///< tokens: of its prompt, computed in this step; from systems that cut prompts
+  restored  ///< tokens: lost in a preemption, computed again in this step
+};
 
 struct RequestChange {
   RequestId request;
   ChangeKind kind;
+  std::int32_t tokens = 0;
 };
 
 class System {
@@ -56,6 +66,11 @@ class System {
   virtual MemoryUse memory() const = 0;
   /// Appends what the step, or its planning, did.
   virtual void commit(std::vector<RequestChange>& changes) = 0;
+
+  /// What each block is, while a step is planned; empty if memory is not in blocks.
+  virtual void look_at_blocks(std::vector<BlockCell>& cells) const { cells.clear(); }
+  virtual std::int32_t block_size() const { return 0; }       ///< 0: memory is not in blocks
+  virtual std::int32_t max_step_tokens() const { return 0; }  ///< 0: no limit
 
   virtual std::int32_t num_running() const = 0;
   virtual std::int32_t num_waiting() const = 0;

@@ -1,5 +1,6 @@
 // The data that commands and tests need, in the program itself: files of data/, by the assembler.
 
+#include "quire/traces/bytes.h"
 #include "quire/traces/trace_file.h"
 
 #define QUIRE_EMBED(symbol, file)                                                                                  \
@@ -11,6 +12,7 @@
 QUIRE_EMBED(quire_data_conversation, "mooncake-conversation.blocks.gz");
 QUIRE_EMBED(quire_data_synthetic, "mooncake-synthetic.blocks.gz");
 QUIRE_EMBED(quire_data_sharegpt, "sharegpt-first-turns.csv.gz");
+QUIRE_EMBED(quire_data_beams, "beam-forks.gz");
 
 namespace quire {
 namespace {
@@ -27,6 +29,11 @@ Result<Trace> embedded_trace(std::string_view name) {
   if (name == "sharegpt")
     return read_trace("sharegpt-first-turns", between(quire_data_sharegpt_begin, quire_data_sharegpt_end));
   return fail("found '", name, "', wanted conversation, synthetic or sharegpt");
+}
+
+Result<std::vector<BeamForks>> embedded_beam_searches() {
+  QUIRE_TRY(const std::string text, unpack("beam-forks", between(quire_data_beams_begin, quire_data_beams_end)));
+  return read_beam_forks("beam-forks", text);
 }
 
 }  // namespace quire

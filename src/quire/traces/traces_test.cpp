@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "quire/base/hash.h"
 #include "quire/traces/bytes.h"
@@ -200,6 +201,46 @@ TEST(Traces, EveryCutOfATraceIsAnErrorOrATrace) {
     read_trace("t", std::string_view(plain).substr(0, size)).ok();
   EXPECT_NE(error_of(tar({{"a.json", std::string(2000, ' ')}}).substr(0, 1024)).find("cut short in a.json"),
             std::string::npos);
+}
+
+TEST(BeamForks, ComeBackAsTheyWereWritten) {
+  const std::vector<BeamForks> searches = {{"chat", 2, 5, {0, 0, 1, 0, 0, 1}},
+                                           {"code", 12, 700, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}};
+  std::string text;
+  append_beam_forks_head(text, {"made here"});
+  for (const BeamForks& search : searches) append_beam_forks(text, search);
+  const auto read = read_beam_forks("f", text).value();
+  ASSERT_EQ(read.size(), 2u);
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].set, searches[i].set);
+    EXPECT_EQ(read[i].width, searches[i].width);
+    EXPECT_EQ(read[i].prompt_tokens, searches[i].prompt_tokens);
+    EXPECT_EQ(read[i].parents, searches[i].parents);
+  }
+  EXPECT_EQ(read[0].num_steps(), 3u);
+}
+
+TEST(BeamForks, WhatIsWrongIsOneLineWithFileRowAndColumn) {
+  const auto error = [](std::string_view lines) {
+    return read_beam_forks("f", cat("quire-beam-forks\n", lines)).error().message;
+  };
+  EXPECT_EQ(read_beam_forks("f", "x").error().message, "f, row 1: wanted 'quire-beam-forks'");
+  EXPECT_NE(error("").find("there is no search"), std::string::npos);
+  EXPECT_NE(error("a 2 5").find("row 2: found 3 fields"), std::string::npos);
+  EXPECT_NE(error("# c\na 1 5 00").find("row 3, column 2"), std::string::npos);
+  EXPECT_NE(error("a 2 0 00").find("row 2, column 3"), std::string::npos);
+  EXPECT_NE(error("a 2 5 000").find("row 2, column 4: found 3 digits"), std::string::npos);
+  EXPECT_NE(error("a 2 5 02").find("found '2' as digit 2, wanted a beam below 2"), std::string::npos);
+}
+
+TEST(BeamForks, TheEmbeddedOnesAreOfThreeWidthsAndTwoSets) {
+  const auto searches = embedded_beam_searches().value();
+  std::map<std::pair<std::string, int>, int> counts;
+  for (const BeamForks& search : searches) ++counts[{search.set, search.width}];
+  for (int width : {2, 4, 6}) {
+    EXPECT_EQ((counts[{"alpaca", width}]), 64);
+    EXPECT_EQ((counts[{"sharegpt", width}]), 16);
+  }
 }
 
 TEST(Traces, AFileThatIsMissingIsNamed) {
