@@ -332,6 +332,7 @@ int serve(ServeOptions options) {
   });
 
   options.engine.progress = progress_line(serving.names.front());
+  if (options.log_preemptions) options.engine.log_line = say;
   auto opened = engine::Engine::open(std::move(options.engine));
   if (!opened) {
     listener.stop();

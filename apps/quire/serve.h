@@ -16,7 +16,7 @@ namespace quire::cli {
 inline constexpr std::uint16_t kDefaultPort = 8080;
 
 struct ServeOptions {
-  engine::EngineOptions engine;            ///< model_path is required; `progress` is set by serve()
+  engine::EngineOptions engine;            ///< model_path is required; `progress` and `log_line` are set by serve()
   std::string host = "127.0.0.1";          ///< --host: an IP address or "localhost"
   std::uint16_t port = kDefaultPort;       ///< --port; 0: any free port, printed in the summary
   bool allow_remote = false;               ///< --allow-remote: needed for a host that is not loopback
@@ -25,6 +25,7 @@ struct ServeOptions {
   std::vector<std::string> api_keys;       ///< --api-key, repeatable; with any, requests need one
   std::string api_key_file;                ///< --api-key-file: more of them, one a line; empty: none
   int grace_s = 30;                        ///< --grace: seconds that running requests may take after a signal
+  bool log_preemptions = false;            ///< --log-preemptions: a line on stderr for each, with its reason
   bool json = false;                       ///< --json: the summary as one JSON line instead of text
 };
 

@@ -21,6 +21,8 @@ void add_serve(CLI::App& app, Action& chosen) {
           "Requests need this key as `Authorization: Bearer KEY`; may be repeated. Keys share no cached prefixes")
       ->envname("QUIRE_API_KEY");
   command->add_option("--api-key-file", options->api_key_file, "More API keys, one a line");
+  command->add_flag("--log-preemptions", options->log_preemptions,
+                    "Say of every preemption what became of the KV and why, on stderr");
   command->add_option("--grace", options->grace_s, "Seconds that running requests may take after Ctrl-C")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();

@@ -270,6 +270,13 @@ def bench_serve_measures_any_server_and_compares_two_runs(quire):
         quire.ok("bench", url, "--rate", "2000", "--arrivals", "gamma:2", "--requests", "12", "--warmup", "2", "--prompt", "uniform:20,30",
                  "--output", "5", "--shared-prefix", "8", "--json", paths[1], model="serve")
         assert sorted(request["prompt"] for request in server.requests) == sorted(first), "the seed gives the same requests"
+        lines = Path(folder) / "requests.jsonl"
+        quire.ok("bench", "--requests-to", str(lines), "--model", "fake", "--requests", "12", "--warmup", "2", "--prompt", "uniform:20,30",
+                 "--output", "5", "--shared-prefix", "8", model="serve")
+        written = [json.loads(line) for line in lines.read_text().splitlines()]
+        assert sorted(written, key=json.dumps) == sorted(server.requests, key=json.dumps), "what is written is what is sent"
+        quire.refused(1, ["--requests-to", "wanted one"], "bench", url, "--requests-to", str(lines), model="serve")
+        quire.refused(1, ["--duration", "--requests"], "bench", "--requests-to", str(lines), "--duration", "1s", model="serve")
         compared = quire.ok("bench", *paths, model="compare")
         assert "ttft p99" in compared and 'differs in loop: "closed" and "open"' in compared
         trace = os.path.join(folder, "trace.csv")
@@ -281,6 +288,7 @@ def bench_serve_measures_any_server_and_compares_two_runs(quire):
         quire.refused(1, ["trace.csv", "byte 0"], "bench", paths[0], trace, model="compare")
         server.shutdown()
     quire.refused(1, ["https"], "bench", "https://127.0.0.1", model="serve")
+    quire.refused(1, ["http://HOST:PORT", "--requests-to"], "bench", "--requests", "1", model="serve")
     quire.refused(1, ["does not answer"], "bench", url, model="serve")
 
 

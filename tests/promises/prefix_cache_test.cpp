@@ -18,8 +18,8 @@ using engine::GenerateRequest;
 
 const char* const kFamilies[] = {"llama", "qwen2", "gemma3"};
 
-// B24: at temperature 0 the first, cold answer differed from later, cached ones.
-TEST(PrefixCache, B24ColdWarmPartlyCachedAndUncachedAnswersHaveTheSameBits) {
+// B24, P02: at temperature 0 the first, cold answer differed from later, cached ones, computed in other batch shapes.
+TEST(PrefixCache, B24P02ColdWarmPartlyCachedAndUncachedAnswersHaveTheSameBits) {
   for (const char* family : kFamilies) {
     const TinyModelFile model(family);
     for (std::int64_t block_size : {8, 16, 64}) {

@@ -95,8 +95,9 @@ TEST(ServingCases, B29TheSecondTimeAPromptHitsAllBlocksButTheLastTokens) {
   EXPECT_EQ(engine->stats().prefix_hits, 63u);
 }
 
-// Host memory grew with every request, because a list of block ids was never drained in one mode.
-TEST(ServingCases, B03AHundredThousandSmallRequestsLeaveTheMemoryFlat) {
+// B03: host memory grew with every request, because a list of block ids was never drained in one mode.
+// M03: a cache outside of the memory that had been given grew without bound.
+TEST(ServingCases, B03M03AHundredThousandSmallRequestsLeaveTheMemoryFlat) {
   const TinyModelFile model("llama");
   auto engine = open({.model_path = model.path(), .kv_memory_bytes = pool_bytes(model.path(), 2048)});
   constexpr int kWave = 500;

@@ -91,7 +91,8 @@ TEST(Tiers, PreemptedByRecomputeBySwapToRamAndBySwapToFilesAnAnswerHasTheSameBit
 }
 
 // B24, B25: after a restart the keys must be those of content that is there: the same bits, with or without files.
-TEST(Tiers, B24B25AfterARestartTheCacheIsWarmFromFilesAndTheBitsAreThoseOfAColdStart) {
+// P08: what was restored was said to be there, and the next request reused nothing.
+TEST(Tiers, B24B25P08AfterARestartTheCacheIsWarmFromFilesAndTheBitsAreThoseOfAColdStart) {
   for (const char* family : kFamilies) {
     for (const bool compresses : {false, true}) {
       SCOPED_TRACE(family);

@@ -60,7 +60,9 @@ StepResult get_commit(ByteReader& in) {
   result.rows.resize(in.get_count(13));
   for (RowResult& row : result.rows) {
     row.token.value = in.get<std::int32_t>();
-    row.failed = in.get<std::uint8_t>() != 0;
+    const auto outcome = in.get<std::uint8_t>();
+    row.failed = outcome == 1;
+    row.refused = outcome > 1;
     row.candidates.resize(in.get_count(8));
     for (Candidate& candidate : row.candidates) {
       candidate.token.value = in.get<std::int32_t>();
@@ -118,8 +120,9 @@ bool agrees_with(std::span<const TokenId> proposed, const RowResult& result) {
 }
 
 bool is_result_of(const BatchPlan& plan, const PlanRow& row, const RowResult& result) {
-  if (result.more.size() > static_cast<std::size_t>(result.failed ? 0 : row.num_proposed)) return false;
-  if (result.failed || !row.samples) return true;
+  if (result.more.size() > static_cast<std::size_t>(result.failed || result.refused ? 0 : row.num_proposed))
+    return false;
+  if (result.failed || result.refused || !row.samples) return true;
   const auto proposed = std::span(plan.tokens)
                             .subspan(static_cast<std::size_t>(row.token_offset + row.num_tokens - row.num_proposed),
                                      static_cast<std::size_t>(row.num_proposed));

@@ -1,7 +1,7 @@
 #pragma once
 // The command log: everything that entered a core, as bytes, enough to run it again.
 //
-// Format, version 9. All integers are little-endian; i32 and i64 are two's complement; f32 and f64 are their IEEE 754
+// Format, version 10. All integers are little-endian; i32 and i64 are two's complement; f32 and f64 are their IEEE 754
 // bits; a list is a u32 count, then the items; text is a list of bytes.
 //
 //     header   8 bytes "QUIRELOG", u32 version, then the options in the order of CoreOptions (i32 each, text for
@@ -14,8 +14,8 @@
 //        2 cancel   u64 id
 //        3 finish   u64 id, i32 branch, u8 reason
 //        4 plan     u64 step, u64 digest of the plan: what the core decided, for comparison
-//        5 commit   u64 elapsed_ns, list of (i32 token, u8 failed, list of candidates (i32 token, f32 logprob),
-//                   list of i32 more)
+//        5 commit   u64 elapsed_ns, list of (i32 token, u8 outcome: 0 computed, 1 failed, 2 refused,
+//                   list of candidates (i32 token, f32 logprob), list of i32 more)
 //        6 files    list of 32-byte keys: block files that were found
 //        7 transfer u64 transfer, u8 outcome, list of 32-byte keys of removed files
 //

@@ -116,7 +116,7 @@ void put_commit(ByteWriter& out, const StepResult& result) {
   out.put(static_cast<std::uint32_t>(result.rows.size()));
   for (const RowResult& row : result.rows) {
     out.put(row.token.value);
-    out.put(static_cast<std::uint8_t>(row.failed));
+    out.put(static_cast<std::uint8_t>(row.refused ? 2 : row.failed ? 1 : 0));
     out.put(static_cast<std::uint32_t>(row.candidates.size()));
     for (const Candidate& candidate : row.candidates) {
       out.put(candidate.token.value);

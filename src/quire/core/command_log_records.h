@@ -9,7 +9,7 @@
 namespace quire {
 
 inline constexpr std::string_view kLogMagic = "QUIRELOG";
-inline constexpr std::uint32_t kLogVersion = 9;
+inline constexpr std::uint32_t kLogVersion = 10;
 
 enum class LogTag : std::uint8_t { submit = 1, cancel = 2, finish = 3, plan = 4, commit = 5, files = 6, transfer = 7 };
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "quire/core/shadow_run.h"
 #include "quire/sched/scheduler.h"
 
@@ -67,6 +69,39 @@ TEST(Gang, APromptThatFillsItsBlocksIsSharedWithoutACopy) {
   accept(run, make_request(1, 64, 10, 4));
   end_well(run);
   EXPECT_EQ(run.core().counters().copied_blocks, 0u);
+}
+
+// K05: n answers needed as many free rows at the same moment, and held others up while they waited.
+TEST(Gang, K05FourAnswersWaitForRowsWhileThoseThatRunGoOn) {
+  CoreOptions options = make_options(64, 16);
+  options.max_rows = 4;
+  ShadowRun run(options);
+  for (std::uint64_t id = 1; id <= 3; ++id) accept(run, make_request(id, 20, 10, 1));
+  run.step();
+  accept(run, make_request(4, 40, 8, 4));
+  while (run.live().size() > 1 && !run.problem()) {
+    std::size_t num_running = 0;
+    for (RequestId id : run.live()) num_running += id != RequestId{4};
+    EXPECT_EQ(run.step().rows.size(), num_running) << "all who run have a row, and nobody else";
+  }
+  end_well(run);
+  EXPECT_EQ(run.answer(RequestId{4}).computed_tokens, 40) << "the prompt is computed once";
+  EXPECT_EQ(run.answer(RequestId{4}).branches.size(), 4u);
+}
+
+// K03: a long prompt froze all who were being streamed to.
+TEST(Gang, K03BesideALongPromptEveryStreamGetsATokenInEveryStep) {
+  ShadowRun run(make_options(1200, 16, 256));
+  for (std::uint64_t id = 1; id <= 3; ++id) accept(run, make_request(id, 20, 80, 1));
+  run.step();
+  accept(run, make_request(4, 16'000, 1, 1));
+  while (!run.answer(RequestId{4}).finished && !run.problem()) {
+    const BatchPlan& plan = run.step();
+    EXPECT_LE(plan.num_tokens(), 256);
+    EXPECT_EQ(std::count_if(plan.rows.begin(), plan.rows.end(), [](const PlanRow& row) { return row.samples; }),
+              run.answer(RequestId{4}).finished ? 4 : 3);
+  }
+  end_well(run);
 }
 
 // B14: many requests with n >= 2 pushed everything out until there was no room for that either.

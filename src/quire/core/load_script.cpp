@@ -14,7 +14,7 @@ struct Swarm {
   bool cancels, finishes, failures, stop_tokens, prompt_logits, open_ended, bursts;
   bool cache, shared_prefixes, salts, collisions, priorities, layer_groups;
   bool ram, files, slow_disk, disk_faults, few_files, rates, restarts;
-  bool branches, beams;
+  bool branches, beams, refusals;
   explicit Swarm(Rng& rng)
       : cancels(rng.chance(0.5)),
         finishes(rng.chance(0.3)),
@@ -37,7 +37,8 @@ struct Swarm {
         rates(rng.chance(0.3)),
         restarts(rng.chance(0.5)),
         branches(rng.chance(0.5)),
-        beams(rng.chance(0.4)) {}
+        beams(rng.chance(0.4)),
+        refusals(rng.chance(0.3)) {}
 };
 
 std::string_view any_of(Rng& rng, std::span<const std::string_view> names) {
@@ -82,13 +83,13 @@ void set_vattention(Rng& rng, CoreOptions& options) {
   options.page_group_bytes = kGroupBytes[rng.between(0, 3)];
   const PageGroupGeometry geometry = options.page_groups();
   options.num_blocks = static_cast<std::int32_t>(
-      rng.between(geometry.groups_for(kKvTileTokens), geometry.groups_for(8 * kKvTileTokens)));
+      rng.between(geometry.groups_for(kKvTileTokens), geometry.groups_for((rng.chance(0.5) ? 8 : 20) * kKvTileTokens)));
   options.context_tokens = static_cast<std::int32_t>(
       rng.chance(0.5) ? options.pool_tokens() : rng.between(kKvTileTokens, 2 * options.pool_tokens()));
   options.watermark_blocks = static_cast<std::int32_t>(rng.between(-1, 3));
   options.num_idle_places = static_cast<std::int32_t>(rng.between(0, 6));
   const std::int32_t least = options.num_blocks + options.max_rows + options.num_idle_places + 1;
-  options.max_mappings = rng.chance(0.5) ? least : 64'000;
+  options.max_mappings = rng.chance(0.3) ? 64'000 : least + static_cast<std::int32_t>(rng.between(0, least));
 }
 
 void set_tiers(Rng& rng, const Swarm& swarm, LoadScript& script) {
@@ -160,7 +161,6 @@ class RequestMaker {
     if (swarm_.prompt_logits && rng_.chance(0.5))
       request.logits_from =
           static_cast<std::int32_t>(rng_.between(0, static_cast<std::int64_t>(request.prompt.size()) - 1));
-    if (options().is_vattention()) return request;  // which does not share memory between branches
     if (swarm_.branches && rng_.chance(0.5)) request.num_branches = static_cast<std::int32_t>(rng_.between(2, 5));
     if (swarm_.beams && rng_.chance(0.4)) make_search(request);
     return request;
@@ -210,6 +210,8 @@ void add_faults(Rng& rng, const Swarm& swarm, std::uint64_t num_submitted, Scrip
   if (swarm.cancels && rng.chance(0.08)) step.cancels.assign(rng.chance(0.3) ? 2 : 1, target);
   if (swarm.finishes && rng.chance(0.05)) step.finishes.push_back(any_number());
   if (swarm.failures && rng.chance(0.05)) step.failures.push_back(any_number());
+  if (swarm.refusals && rng.chance(0.05))
+    step.refusals.push_back({target, static_cast<std::int32_t>(rng.chance(0.7) ? 1 : rng.between(2, 6))});
 }
 
 void play(const ScriptStep& step, ShadowRun& run) {
@@ -217,6 +219,7 @@ void play(const ScriptStep& step, ShadowRun& run) {
   for (RequestId id : step.cancels) run.cancel(id);
   for (const ScriptTarget& target : step.finishes) run.finish(target.request, target.number);
   for (const ScriptTarget& target : step.failures) run.fail_next_row(target.request, target.number);
+  for (const ScriptTarget& target : step.refusals) run.refuse_rows(target.request, target.number);
   if (run.core().has_work()) run.step();
 }
 
@@ -339,6 +342,7 @@ namespace {
 void add_tiers(const EngineCore& core, ScriptTotals& totals) {
   const KvTierCounters tiers = core.kv().tier_counters();
   const auto& preemptions = core.counters().preemptions_by;
+  totals.refusals += preemptions[static_cast<std::size_t>(PreemptionKind::recompute_refused)];
   totals.swaps += preemptions[static_cast<std::size_t>(PreemptionKind::swap)];
   totals.no_room += preemptions[static_cast<std::size_t>(PreemptionKind::recompute_no_room)];
   totals.loads += tiers.blocks_loaded;
@@ -376,6 +380,8 @@ std::optional<std::string> run_once(const LoadScript& script, ShadowFiles& files
     totals.aged += answer.start_due_at.has_value();
     totals.gangs_preempted += answer.request.num_branches > 1 && answer.num_preemptions > 0;
     totals.searches_preempted += answer.request.beams && answer.num_preemptions > 0;
+    totals.failed_by_refusal += answer.finished && answer.finished->reason == FinishReason::failed &&
+                                !answer.is_disturbed && answer.num_refusals > 0;
   }
   add_tiers(run.core(), totals);
   files = std::move(run.tiers().files());
@@ -406,6 +412,7 @@ LoadScript shrink_script(LoadScript script, const std::function<bool(const LoadS
     shrunk = shrink_list(script, &ScriptStep::cancels, fails) || shrunk;
     shrunk = shrink_list(script, &ScriptStep::finishes, fails) || shrunk;
     shrunk = shrink_list(script, &ScriptStep::failures, fails) || shrunk;
+    shrunk = shrink_list(script, &ScriptStep::refusals, fails) || shrunk;
     shrunk = shrink_requests(script, fails) || shrunk;
   }
   return script;
@@ -440,6 +447,8 @@ std::string to_text(const LoadScript& script) {
       text += cat("  finish branch ", target.number, " of ", target.request, "\n");
     for (const ScriptTarget& target : step.failures)
       text += cat("  fail the next row but ", target.number, " of ", target.request, "\n");
+    for (const ScriptTarget& target : step.refusals)
+      text += cat("  refuse memory in ", target.number, " steps of ", target.request, "\n");
   }
   return text;
 }

@@ -28,8 +28,11 @@ struct ScriptStep {
   std::vector<RequestId> cancels;
   std::vector<ScriptTarget> finishes;  ///< of branches
   std::vector<ScriptTarget> failures;  ///< the executor fails to compute the request's next row but so many
+  std::vector<ScriptTarget> refusals;  ///< the system has no memory for the request in so many steps
 
-  std::size_t num_commands() const { return submits.size() + cancels.size() + finishes.size() + failures.size(); }
+  std::size_t num_commands() const {
+    return submits.size() + cancels.size() + finishes.size() + failures.size() + refusals.size();
+  }
 };
 
 struct LoadScript {
@@ -56,6 +59,7 @@ struct ScriptTotals {
   std::uint64_t gangs_preempted = 0, searches_preempted = 0;  ///< and resumed; requests with several branches, searches
   std::uint64_t swaps = 0, no_room = 0, loads = 0, frames_evicted = 0, file_reads = 0, failed_reads = 0,
                 files_removed = 0;
+  std::uint64_t refusals = 0, failed_by_refusal = 0;  ///< by the system: preemptions, and requests that ended by them
 };
 
 /// Plays the script, then lets everything end without more faults from outside (the disk goes on as it did). The first

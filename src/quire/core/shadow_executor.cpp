@@ -118,10 +118,12 @@ StepResult ShadowExecutor::execute(const BatchPlan& plan) {
   if (tiers_.violation()) note(*tiers_.violation());
   for (const BlockCopy& copy : plan.copies) blocks_.at(copy.to.value) = blocks_.at(copy.from.value);
   for (const PlanRow& row : plan.rows) check_row(row);
-  for (const PlanRow& row : plan.rows)
-    for (std::size_t group = 0; group < geometry_.num_groups(); ++group) write_row(plan, row, group);
+  for (std::size_t r = 0; r < plan.rows.size(); ++r)
+    for (std::size_t group = 0; group < geometry_.num_groups() && !is_refused(r); ++group)
+      write_row(plan, plan.rows[r], group);
   StepResult result;
-  for (const PlanRow& row : plan.rows) result.rows.push_back(draw(plan, row));
+  for (std::size_t r = 0; r < plan.rows.size(); ++r)
+    result.rows.push_back(is_refused(r) ? RowResult{.refused = true} : draw(plan, plan.rows[r]));
   end_step(plan, result.rows);
   result.elapsed_ns = 1000 + static_cast<std::uint64_t>(plan.num_tokens());
   return result;
@@ -306,10 +308,11 @@ StepResult ShadowExecutor::execute_in_places(const BatchPlan& plan) {
   if (auto error = places_->apply(plan)) note(*error);
   StepResult result;
   for (const PlanRow& row : plan.rows) check_place(row);
-  for (const PlanRow& row : plan.rows) write_in_place(plan, row);
-  for (const PlanRow& row : plan.rows) {
-    result.rows.push_back(result_of(row, fold_place(row), vocabulary_));
-  }
+  for (std::size_t r = 0; r < plan.rows.size(); ++r)
+    if (!is_refused(r)) write_in_place(plan, plan.rows[r]);
+  for (std::size_t r = 0; r < plan.rows.size(); ++r)
+    result.rows.push_back(is_refused(r) ? RowResult{.refused = true}
+                                        : result_of(plan.rows[r], fold_place(plan.rows[r]), vocabulary_));
   result.elapsed_ns = 1000 + static_cast<std::uint64_t>(plan.num_tokens());
   return result;
 }

@@ -51,6 +51,9 @@ class ShadowExecutor final : public Executor {
   /// Before the request's first row; without it the salt is empty.
   void set_salt(RequestId request, std::string_view salt) { tenants_[request] = tenant(salt); }
 
+  /// In the next plan these rows [plan.rows] have no memory: they are not computed.
+  void refuse(std::vector<bool> rows) { refused_ = std::move(rows); }
+
   StepResult execute(const BatchPlan& plan) override;
 
   /// The first plan that broke an invariant or read a slot that was not the row's own, or nullopt.
@@ -72,6 +75,7 @@ class ShadowExecutor final : public Executor {
   std::uint64_t fold_at(const PlanRow& row, std::int32_t position);
   RowResult draw(const BatchPlan& plan, const PlanRow& row);
   void end_step(const BatchPlan& plan, const std::vector<RowResult>& results);
+  bool is_refused(std::size_t row) const { return row < refused_.size() && refused_[row]; }
   BlockId block_at(const PlanRow& row, std::size_t group, std::int32_t position) const;
   ShadowSlot* slot_at(const PlanRow& row, std::size_t group, std::int32_t position);
 
@@ -91,6 +95,7 @@ class ShadowExecutor final : public Executor {
   std::vector<std::int32_t> num_holders_;                  ///< [num_blocks + 1]: table entries that name the block
   std::unordered_map<SequenceId, std::int32_t> end_of_;    ///< where each sequence's last row ended
   std::unordered_map<RequestId, std::uint64_t> tenants_;
+  std::vector<bool> refused_;  ///< of the plan at hand; may be shorter
   std::optional<std::string> violation_;
 };
 

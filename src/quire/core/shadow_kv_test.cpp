@@ -44,6 +44,8 @@ TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverAThousandSeeds) {
   EXPECT_GT(totals.collisions, 0u);
   EXPECT_GT(totals.gangs_preempted, kCount / 50);
   EXPECT_GT(totals.searches_preempted, kCount / 50);
+  EXPECT_GT(totals.refusals, kCount / 20);
+  EXPECT_GT(totals.failed_by_refusal, 0u);
   EXPECT_GT(totals.swaps, kCount / 40);
   EXPECT_GT(totals.no_room, 0u);
   EXPECT_GT(totals.loads, kCount / 2);

@@ -1,6 +1,7 @@
 #include "quire/core/shadow_run.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "quire/base/cat.h"
 #include "quire/base/elementary.h"
@@ -24,10 +25,15 @@ std::int64_t max_tokens_of(const CoreRequest& request, const CoreOptions& option
     return has_places ? options.page_groups().groups_for(n) : options.geometry().blocks_for(n);
   };
   const std::int64_t prompt = prompt_size(request);
-  const std::int64_t shared = has_places || options.geometry().has_windows() ? 0 : prompt / options.block_size;
+  const std::int64_t shared = has_places                         ? options.page_groups().first_written(prompt)
+                              : options.geometry().has_windows() ? 0
+                                                                 : prompt / options.block_size;
+  const std::int64_t most_entries =
+      has_places ? most_groups(options.vattention()) : std::numeric_limits<std::int64_t>::max();
   std::int64_t count = 0;
   while (prompt + count < std::min<std::int64_t>(options.context_tokens, options.pool_tokens()) &&
-         shared + width_of(request) * (blocks_for(prompt + count + 1) - shared) <= options.num_blocks)
+         shared + width_of(request) * (blocks_for(prompt + count + 1) - shared) <= options.num_blocks &&
+         width_of(request) * blocks_for(prompt + count + 1) <= most_entries)
     ++count;
   return count;
 }
@@ -236,13 +242,15 @@ const BatchPlan& ShadowRun::step() {
   if (stands_still_ && core_->num_reads_in_flight() == 0) note("I7: there is work and no row");
   if (steps_left_ == 0 && had_work) note("the liveness bound is exceeded");
   if (!plan.rows.empty() && steps_left_ > 0) --steps_left_;
-  check_plan(plan);
+  const std::vector<bool> is_refused = refused_rows(plan);
+  check_plan(plan, is_refused);
   if (auto violation = core_->validate()) note(*violation);
+  executor_.refuse(is_refused);
   StepResult result = executor_.execute(plan);
   if (executor_.violation()) note(*executor_.violation());
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const auto failing = failing_.find(plan.rows[i].request);
-    if (failing == failing_.end() || failing->second-- > 0) continue;
+    if (failing == failing_.end() || is_refused[i] || failing->second-- > 0) continue;
     failing_.erase(failing);
     result.rows[i] = {TokenId{-1}, true};
     answers_.at(plan.rows[i].request).is_disturbed = true;
@@ -256,11 +264,34 @@ const BatchPlan& ShadowRun::step() {
   return plan;
 }
 
-void ShadowRun::check_plan(const BatchPlan& plan) {
+/// Of each such request the last row, so that others of a gang are computed.
+std::vector<bool> ShadowRun::refused_rows(const BatchPlan& plan) {
+  std::vector<bool> is_refused(plan.rows.size(), false);
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const RequestId id = plan.rows[i].request;
+    const bool is_last = std::none_of(plan.rows.begin() + static_cast<std::ptrdiff_t>(i) + 1, plan.rows.end(),
+                                      [&](const PlanRow& row) { return row.request == id; });
+    const auto refusing = refusing_.find(id);
+    if (!is_last || refusing == refusing_.end()) continue;
+    if (--refusing->second <= 0) refusing_.erase(refusing);
+    is_refused[i] = true;
+    Answer& answer = answers_.at(id);
+    ++answer.num_refusals;
+    // All is computed again, and others may wait for it.
+    const std::uint64_t needed = steps_needed(answer.request);
+    steps_left_ += needed;
+    for (auto& [other, waiting] : answers_)
+      if (waiting.start_due_at) *waiting.start_due_at += needed;
+  }
+  return is_refused;
+}
+
+void ShadowRun::check_plan(const BatchPlan& plan, const std::vector<bool>& is_refused) {
   if (plan.num_tokens() > options_.token_budget) note(cat("I7: ", plan.num_tokens(), " tokens are over the budget"));
   if (static_cast<std::int32_t>(plan.rows.size()) > options_.max_rows) note(cat("I7: ", plan.rows.size(), " rows"));
   bool prefill_seen = false;
-  for (const PlanRow& row : plan.rows) {
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
     if (!row.is_prefill && prefill_seen) note("B5: a decode comes after a prefill");
     prefill_seen = prefill_seen || row.is_prefill;
     Answer& answer = answers_.at(row.request);
@@ -268,7 +299,7 @@ void ShadowRun::check_plan(const BatchPlan& plan) {
     if (answer.num_preemptions == 0)
       answer.computed_tokens += std::min(row.end(), prompt_tokens) - std::min(row.begin, prompt_tokens);
     if (answer.finished) note(cat("request ", row.request, " has a row after its end"));
-    check_logits(answer, row);
+    if (!is_refused[i]) check_logits(answer, row);
   }
 }
 
@@ -315,6 +346,11 @@ void ShadowRun::handle(const BeamsAdvanced& advanced) {
     beams.back().push_back(step.token);
   }
   answer.beams = std::move(beams);
+  note_beams_due(answer);
+}
+
+/// Logits of the beams' last tokens come next.
+void ShadowRun::note_beams_due(Answer& answer) const {
   const auto length = static_cast<std::int32_t>(answer.beams.at(0).size());
   for (std::size_t i = 0; i < answer.beams.size(); ++i)
     answer.branches[static_cast<std::int32_t>(i)].next_logits = prompt_size(answer.request) + length - 1;
@@ -353,7 +389,12 @@ void ShadowRun::handle(const RequestStarted& started) {
 
 void ShadowRun::handle(const RequestPreempted& preempted) {
   Answer& answer = answers_.at(preempted.request);
-  if (preempted.num_preemptions != ++answer.num_preemptions) note("a preemption is counted wrongly");
+  const bool is_refused = preempted.kind == PreemptionKind::recompute_refused;
+  if (is_refused && answer.num_refusals == 0) note("a preemption by refusal without one");
+  // A search computes again what its beams have offered.
+  if (is_refused && !answer.beams.empty()) note_beams_due(answer);
+  if (!is_refused) ++answer.num_preemptions;
+  if (preempted.num_preemptions != answer.num_preemptions) note("a preemption is counted wrongly");
   if (answer.num_preemptions > kMaxPreemptions) note(cat("I10: request ", preempted.request, " preempted too often"));
 }
 
@@ -373,7 +414,9 @@ void ShadowRun::check_answer(const Answer& answer) {
   const FinishReason reason = answer.finished->reason;
   const bool by_itself = reason == FinishReason::length || reason == FinishReason::stop_token;
   // B30: however many branches, the prompt is computed once.
-  if (by_itself && answer.num_preemptions == 0 &&
+  if (reason == FinishReason::failed && !answer.is_disturbed && answer.num_refusals <= kMaxRefusals)
+    note(cat("request ", request.id, " failed by itself"));
+  if (by_itself && answer.num_preemptions == 0 && answer.num_refusals == 0 &&
       answer.cached_tokens.value_or(0) + answer.computed_tokens != prompt_size(request))
     note(cat("I9: request ", request.id, " computed ", answer.computed_tokens, " and found ",
              answer.cached_tokens.value_or(0), " tokens of its prompt"));
@@ -420,6 +463,7 @@ void ShadowRun::check_beams(const Answer& answer) {
   const CoreRequest& request = answer.request;
   const FinishReason reason = answer.finished->reason;
   if (reason == FinishReason::cancelled) return;
+  if (reason == FinishReason::failed && answer.num_refusals > kMaxRefusals) return;
   std::vector<OracleAnswer> returned;
   for (const auto& [index, branch] : answer.branches)
     if (branch.finished && branch.finished->reason != FinishReason::failed)

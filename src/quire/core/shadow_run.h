@@ -47,6 +47,9 @@ class ShadowRun {
   /// The next row of the request but `skip` more fails.
   void fail_next_row(RequestId request, std::int32_t skip = 0) { failing_[request] = skip; }
 
+  /// The system has no memory for a row of the request in its next `count` steps.
+  void refuse_rows(RequestId request, std::int32_t count) { refusing_[request] = count; }
+
   void set_disk(const DiskBehaviour& behaviour) { disk_ = behaviour, disk_rng_ = Rng(behaviour.seed); }
   /// Before the first step: files that an earlier run has left.
   void put_files(ShadowFiles files);
@@ -73,6 +76,7 @@ class ShadowRun {
     bool is_disturbed = false;                ///< a branch was ended from outside, or failed
     std::optional<RequestFinished> finished;
     std::int32_t num_preemptions = 0;
+    std::int32_t num_refusals = 0;              ///< steps with a refused row
     std::optional<std::int32_t> cached_tokens;  ///< as reported when it started
     std::int32_t computed_tokens = 0;           ///< of the prompt, before any preemption
     std::uint64_t first_token_step = 0;
@@ -93,7 +97,7 @@ class ShadowRun {
   void note(std::string text);
   std::uint64_t steps_needed(const CoreRequest& request) const;
   void end_transfers();
-  void check_plan(const BatchPlan& plan);
+  void check_plan(const BatchPlan& plan, const std::vector<bool>& is_refused);
   void note_aged();
   void check_waits();
   void handle(const Event& event);
@@ -104,10 +108,12 @@ class ShadowRun {
   void handle(const RequestFinished& finished);
   void handle(const RequestPreempted& preempted);
   void handle(const RequestStarted& started);
+  std::vector<bool> refused_rows(const BatchPlan& plan);
   void check_logits(Answer& answer, const PlanRow& row);
   void check_answer(const Answer& answer);
   void check_branch(const Answer& answer, std::int32_t index);
   void check_beams(const Answer& answer);
+  void note_beams_due(Answer& answer) const;
   double score_of(const CoreRequest& request, const OracleAnswer& beam) const;
   void check_tiers();
   void check_counters();
@@ -120,8 +126,9 @@ class ShadowRun {
   std::unique_ptr<EngineCore> core_;
   ShadowExecutor executor_;
   std::map<RequestId, Answer> answers_;
-  std::vector<RequestId> arrivals_;            ///< accepted, in order
-  std::map<RequestId, std::int32_t> failing_;  ///< rows to come before the one that fails
+  std::vector<RequestId> arrivals_;             ///< accepted, in order
+  std::map<RequestId, std::int32_t> failing_;   ///< rows to come before the one that fails
+  std::map<RequestId, std::int32_t> refusing_;  ///< steps to come with a refused row
   DiskBehaviour disk_;
   Rng disk_rng_{0};
   bool stands_still_ = false;     ///< the last plan had no row, for want of files

@@ -1,5 +1,6 @@
 // The loads of shadow_kv_test.cpp over the memory of vAttention: tiny pools, tiles that straddle page-groups, cached
-// prefixes that are aliased, preemption, clients that go, a limit on mappings that is near.
+// prefixes that are aliased, forks, preemption, clients that go, memory that the system refuses, a limit on mappings
+// that is near.
 
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 namespace quire {
 namespace {
 
-constexpr std::uint64_t kKeptSeeds[] = {1};
+constexpr std::uint64_t kKeptSeeds[] = {1, 274, 327};
 
 void run_seed(std::uint64_t seed, ScriptTotals& totals) {
   const LoadScript script = make_script(seed, ScriptMemory::vattention);
@@ -25,6 +26,10 @@ TEST(ShadowVAttention, EveryRequestGetsTheTokensItGetsAloneOverManySeeds) {
   EXPECT_GT(totals.preemptions, kCount / 20) << "the loads are too light to mean anything";
   EXPECT_GT(totals.hits, 4 * kCount);
   EXPECT_GT(totals.evictions, kCount);
+  EXPECT_GT(totals.gangs_preempted, kCount / 200);
+  EXPECT_GT(totals.searches_preempted, kCount / 200);
+  EXPECT_GT(totals.refusals, kCount / 20);
+  EXPECT_GT(totals.failed_by_refusal, 0u);
 }
 
 TEST(ShadowVAttention, SeedsThatOnceFailedPass) {

@@ -19,6 +19,7 @@
 #include "quire/engine/flight.h"
 #include "quire/engine/loading.h"
 #include "quire/engine/model_executor.h"
+#include "quire/engine/preemption_text.h"
 #include "quire/engine/request_check.h"
 #include "quire/kv/vattention_kv_manager.h"
 
@@ -99,6 +100,7 @@ struct Engine::State {
   std::unique_ptr<FileLog> log;
   std::int64_t max_waiting = 0;
   std::int64_t max_queue_ms = 0;
+  std::function<void(const std::string&)> log_line;  ///< may be empty
 
   // The engine's thread only.
   std::unique_ptr<EngineCore> core;
@@ -268,11 +270,14 @@ void Engine::State::step() {
   const auto start = Clock::now();
   const BatchPlan& plan = core->plan_step();
   plan_digest.add(plan.digest());
-  for (const PlanRow& row : plan.rows) flights.at(row.request).note_started(start);
+  for (const PlanRow& row : plan.rows) {
+    flights.at(row.request).note_started(start);
+    flights.at(row.request).set_memory_refused(false);
+  }
   stands_still = plan.rows.empty() && core->has_work();
   const StepResult result = executor->execute(plan);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-    if (executor->outputs()[r].memory_refused) flights.at(plan.rows[r].request).note_memory_refused();
+    if (result.rows[r].refused) flights.at(plan.rows[r].request).set_memory_refused(true);
     std::vector<ScoreRow>& scores = executor->outputs()[r].scores;
     if (scores.empty()) continue;
     Flight& flight = flights.at(plan.rows[r].request);
@@ -304,6 +309,8 @@ void Engine::State::deliver(const std::vector<Event>& events, std::span<const Pl
       end_branch(*finished, finished->reason == quire::FinishReason::cancelled
                                 ? "cancelled"
                                 : flights.at(finished->request).failure());
+    } else if (const auto* preempted = std::get_if<RequestPreempted>(&event); preempted && log_line) {
+      log_line(preemption_text(*preempted, core->options(), stats.kv.block_bytes));
     }
   }
 }
@@ -459,6 +466,7 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
   auto state = std::make_unique<State>(std::move(loaded));
   state->max_waiting = options.max_waiting;
   state->max_queue_ms = options.max_queue_ms;
+  state->log_line = std::move(options.log_line);
   if (!options.command_log.empty()) {
     QUIRE_TRY(state->log, FileLog::open(options.command_log));
   }

@@ -55,6 +55,8 @@ struct EngineOptions {
   bool reference_arithmetic = false;       ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
   std::string command_log;                 ///< a file to which the core's commands are written; empty: none
   std::function<void(double)> progress;    ///< the fraction loaded; from the opening thread
+  /// A line for each preemption: what became of the content, and by which numbers. From the engine's thread.
+  std::function<void(const std::string&)> log_line;
 
   /// Who is served first, and who gives up memory when it runs out; sched/policy.h has the names.
   std::string queue_policy = "fcfs", victim_policy = "latest-arrived";

@@ -23,10 +23,11 @@ class Flight {
          Clock::time_point submitted);
 
   void note_started(Clock::time_point at);
-  void note_memory_refused() { memory_refused_ = true; }
+  /// Of the step at hand.
+  void set_memory_refused(bool is_refused) { memory_refused_ = is_refused; }
   void note_timed_out() { timed_out_ = true; }
   bool has_started() const { return started_.has_value(); }
-  /// Why one of its rows failed.
+  /// Why one of its rows failed in the step at hand.
   std::string failure() const;
   void set_cached_tokens(std::int32_t count);
   void add_scores(std::vector<ScoreRow> rows) { answers_.front().add_scores(std::move(rows)); }

@@ -131,7 +131,7 @@ void ModelExecutor::apply(const BatchPlan& plan) {
   for (const BlockCopy& copy : plan.copies) memory_.paged()->copy_block(copy.from, copy.to);
 }
 
-/// The step without the rows whose memory the kernel has refused; those fail.
+/// The step without the rows whose memory the kernel has refused.
 void ModelExecutor::compute_without(const BatchPlan& plan, const std::vector<bool>& is_refused) {
   BatchPlan rest;
   rest.step = plan.step;
@@ -148,7 +148,7 @@ void ModelExecutor::compute_without(const BatchPlan& plan, const std::vector<boo
   compute(rest);
   std::vector<RowResult> results(plan.rows.size());
   std::vector<RowOutput> outputs(plan.rows.size());
-  for (std::size_t r = 0; r < plan.rows.size(); ++r) results[r].failed = outputs[r].memory_refused = is_refused[r];
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) results[r].refused = is_refused[r];
   for (std::size_t i = 0; i < kept.size(); ++i) {
     results[kept[i]] = results_[i];
     outputs[kept[i]] = std::move(outputs_[i]);

@@ -28,7 +28,6 @@ struct RowOutput {
   /// has not failed.
   std::vector<OutputToken> tokens;
   std::vector<ScoreRow> scores;  ///< rising positions
-  bool memory_refused = false;   ///< vAttention: the kernel had no room for its memory; the row was not computed
 };
 
 /// What an executor works with; all referred-to objects outlive it.

@@ -90,7 +90,14 @@ std::optional<Refusal> find_fault(const GenerateRequest& request, const EngineIn
   }
   const std::int64_t branches = num_branches(request);
   const std::int64_t blocks = blocks_needed(kv, prompt, answer, branches);
-  if (prompt + answer <= pool && blocks <= info.num_blocks) return std::nullopt;
+  const std::int64_t entries = entries_needed(kv, prompt, answer, branches);
+  const bool fits_pool = prompt + answer <= pool && blocks <= info.num_blocks;
+  if (fits_pool && entries <= kv.most_entries()) return std::nullopt;
+  if (fits_pool)
+    return invalid(request.beams ? "beams" : "num_branches",
+                   cat("found ", branches, ": with ", prompt + answer, " tokens each they take ", entries,
+                       " memory mappings, and there are ", kv.most_entries(),
+                       "; start with larger --kv-page-group or more --kv-max-mappings"));
   const std::string more = branches > 1 ? cat(" by each of ", branches, " branches, ", blocks, " blocks in all") : "";
   return invalid(prompt + 1 > pool ? "prompt" : "max_tokens",
                  cat("the KV cache holds ", pool, " tokens; the prompt has ", prompt, " and ",

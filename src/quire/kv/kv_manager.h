@@ -38,6 +38,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -94,8 +95,17 @@ struct PrefixHit {
                                       ///< from nobody: shared, and for as long as it lives
   std::int32_t num_idle_sources = 0;  ///< of copy_from: those that are taken from the free blocks until the commit
   std::int32_t place = -1;            ///< vAttention: where all of it was found
+  bool takes_source = false;          ///< vAttention: instead of copying from it, the sequence takes the source over,
+                                      ///< and what is cached there and behind it is lost
 
   bool is_tail_keyed() const { return tail_frame != kNoFrame && !tail_is_kept; }
+
+  /// The same hit in less memory, if it has idle sources.
+  void take_less(std::int32_t block_size) {
+    if (place < 0) return drop_copy(block_size);
+    takes_source = true;
+    num_idle_sources = 0;
+  }
 
   /// The same hit without the copy, which needs less memory.
   void drop_copy(std::int32_t block_size) {
@@ -192,6 +202,9 @@ class KvManager {
   /// thread.
   virtual std::int64_t whole_blocks(std::int64_t num_tokens) const = 0;
 
+  /// The most entries that the tables of all sequences have at once, shared blocks counted in each of them.
+  virtual std::int64_t most_entries() const { return std::numeric_limits<std::int64_t>::max(); }
+
   /// False: requests with several branches, and beam searches, are refused.
   virtual bool can_fork() const { return true; }
   /// Blocks that a sequence, sharing nothing, holds between steps once num_tokens have been computed.
@@ -268,6 +281,10 @@ class KvManager {
 
   /// The sequence ends and gives up its memory. Not while a plan is open.
   virtual void release(SequenceId sequence) = 0;
+
+  /// The system has refused what a plan counted on: the next plan gives back what no sequence needs. Not while a plan
+  /// is open.
+  virtual void note_refused() {}
 
   /// The first violated invariant, or nullopt. As slow as it needs to be: for tests and debugging.
   virtual std::optional<std::string> validate() const = 0;

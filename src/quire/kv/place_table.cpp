@@ -10,8 +10,16 @@ namespace quire {
 
 PlaceTable::PlaceTable(std::int32_t num_groups, std::int32_t num_places)
     : pool_(num_groups),
+      num_places_(num_places),
       places_(static_cast<std::size_t>(num_places)),
       states_(static_cast<std::size_t>(num_groups) + 1) {}
+
+std::int32_t PlaceTable::find_list() {
+  for (std::int32_t list = num_places_; list < num_places_and_lists(); ++list)
+    if (!at(list).is_live && at(list).groups.empty()) return list;
+  places_.emplace_back();
+  return num_places_and_lists() - 1;
+}
 
 // -- runs --
 
@@ -63,8 +71,7 @@ void PlaceTable::hold(std::int32_t number, std::int32_t writable_from, std::int3
   const auto group = [&](std::int32_t i) { return place.groups[static_cast<std::size_t>(i)]; };
   for (std::int32_t i = held; i < place.held; ++i) change_holders(group(i), -1);
   for (std::int32_t i = place.held; i < held; ++i) change_holders(group(i), 1);
-  num_held_runs_ += starts_in(place, std::min(place.held, held), held);
-  num_held_runs_ -= starts_in(place, std::min(place.held, held), place.held);
+  if (!is_list(number)) num_held_entries_ += held - place.held;
   for (std::int32_t i = place.writable_from; i < place.held; ++i) --state_of(group(i)).writers;
   for (std::int32_t i = writable_from; i < held; ++i) ++state_of(group(i)).writers;
   place.held = held;
@@ -86,12 +93,12 @@ void PlaceTable::map(std::int32_t number, std::int32_t index, std::int32_t group
   const bool replaces = i < place.groups.size();
   if (replaces && place.groups[i] == group) return;
   ++state_of(group).mappings;
-  const std::int32_t end = std::min(index + 2, size(number));
-  num_runs_ -= starts_in(place, index, end);
+  const std::int64_t had_runs = starts_in(place, index, std::min(index + 2, size(number)));
   const std::int32_t old = replaces ? std::exchange(place.groups[i], group) : 0;
   if (!replaces) place.groups.push_back(group);
-  num_runs_ += starts_in(place, index, std::min(index + 2, size(number)));
   if (old != 0) drop_mapping(old);
+  if (is_list(number)) return;
+  num_runs_ += starts_in(place, index, std::min(index + 2, size(number))) - had_runs;
   note_map(number, index, group);
 }
 
@@ -99,10 +106,11 @@ void PlaceTable::unmap_last(std::int32_t number) {
   Place& place = at(number);
   const std::int32_t index = size(number) - 1;
   QUIRE_CHECK(index >= place.held, "place ", number, " holds its last group");
-  num_runs_ -= starts_run(place, index) ? 1 : 0;
+  if (!is_list(number)) num_runs_ -= starts_run(place, index) ? 1 : 0;
   const std::int32_t group = place.groups.back();
   place.groups.pop_back();
   drop_mapping(group);
+  if (is_list(number)) return;
   GroupMap* last = maps_.empty() ? nullptr : &maps_.back();
   if (last && last->place == number && last->group == kNullBlock && last->index == index + 1) {
     --last->index;
@@ -128,13 +136,13 @@ std::vector<GroupMap> PlaceTable::take_maps() { return std::exchange(maps_, {});
 
 std::optional<std::string> PlaceTable::validate_places() const {
   std::vector<std::int32_t> index_of(states_.size(), -1);
-  std::int64_t runs = 0, held_runs = 0;
-  for (std::int32_t p = 0; p < num_places(); ++p) {
+  std::int64_t runs = 0, held_entries = 0;
+  for (std::int32_t p = 0; p < num_places_and_lists(); ++p) {
     const Place& place = at(p);
     if (place.held > size(p) || place.writable_from > place.held || (!place.is_live && place.held > 0))
       return cat("G1: place ", p, " holds ", place.held, " of ", size(p), " groups");
-    runs += starts_in(place, 0, size(p));
-    held_runs += starts_in(place, 0, place.held);
+    runs += is_list(p) ? 0 : starts_in(place, 0, size(p));
+    held_entries += is_list(p) ? 0 : place.held;
     for (std::int32_t i = 0; i < size(p); ++i) {
       const std::int32_t group = place.groups[static_cast<std::size_t>(i)];
       std::int32_t& index = index_of[static_cast<std::size_t>(group)];
@@ -152,8 +160,9 @@ std::optional<std::string> PlaceTable::validate_places() const {
       }
     }
   }
-  if (runs != num_runs_ || held_runs != num_held_runs_)
-    return cat("G5: ", num_runs_, " runs, ", num_held_runs_, " held; counted are ", runs, " and ", held_runs);
+  if (runs != num_runs_ || held_entries != num_held_entries_)
+    return cat("G5: ", num_runs_, " runs, ", num_held_entries_, " entries held; counted are ", runs, " and ",
+               held_entries);
   return std::nullopt;
 }
 

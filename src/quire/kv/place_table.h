@@ -6,6 +6,9 @@
 //
 // Only spare indices change; held ones first become spare. What has changed is noted as maps, in order, for the plan.
 //
+// Places from num_places() on are lists: they hold groups as any place does and have no addresses, so what is in them
+// takes no mapping of the kernel and is noted nowhere. There are as many as were needed at a time.
+//
 // Counts of a group: mappings (indices of places that name it), holders (of these: held), writers (of these: writable),
 // pins (taken by a plan while it is committed). A group nobody holds or pins is available, mapped or not.
 //
@@ -15,7 +18,8 @@
 //  G2  a group is mapped at one and the same index everywhere; two places share a prefix and nothing behind it
 //  G3  a spare index of a live place names a group that is mapped there alone
 //  G4  a group that somebody may write is mapped by holders alone
-//  G5  the numbers of runs (consecutive groups at consecutive indices: one mapping for the kernel) are right
+//  G5  the numbers of runs (consecutive groups at consecutive indices: one mapping for the kernel) and of entries are
+//      right
 //
 // Thread-safety: none.
 
@@ -39,7 +43,11 @@ class PlaceTable {
     bool is_held() const { return holders > 0 || pins > 0; }
   };
 
-  std::int32_t num_places() const { return static_cast<std::int32_t>(places_.size()); }
+  std::int32_t num_places() const { return num_places_; }  ///< with addresses
+  std::int32_t num_places_and_lists() const { return static_cast<std::int32_t>(places_.size()); }
+  bool is_list(std::int32_t place) const { return place >= num_places_; }
+  /// One that is empty and not live.
+  std::int32_t find_list();
   std::int32_t num_groups() const { return static_cast<std::int32_t>(states_.size()) - 1; }
   std::int32_t num_free() const { return pool_.num_free(); }
   std::int32_t num_available() const { return num_groups() - num_held_; }
@@ -52,9 +60,10 @@ class PlaceTable {
   std::int32_t writable_from(std::int32_t place) const { return at(place).writable_from; }
   bool is_live(std::int32_t place) const { return at(place).is_live; }
 
-  /// Mappings for the kernel: of all that is mapped, of what is held, of the first `count` groups of a place.
+  /// Mappings for the kernel: of all that is mapped, at most of what is held in places, of the first `count` groups of
+  /// a place or list.
   std::int64_t num_runs() const { return num_runs_; }
-  std::int64_t num_held_runs() const { return num_held_runs_; }
+  std::int64_t num_held_entries() const { return num_held_entries_; }
   std::int64_t count_runs(std::int32_t place, std::int32_t count) const { return starts_in(at(place), 0, count); }
 
   /// A sequence begins, or ends: nothing is held then, and what is mapped stays.
@@ -98,10 +107,11 @@ class PlaceTable {
   std::optional<std::string> validate_groups() const;
 
   PageGroupPool pool_;
-  std::vector<Place> places_;
+  const std::int32_t num_places_;
+  std::vector<Place> places_;       ///< then lists
   std::vector<GroupState> states_;  ///< [num_groups + 1]
   std::int32_t num_held_ = 0;
-  std::int64_t num_runs_ = 0, num_held_runs_ = 0;
+  std::int64_t num_runs_ = 0, num_held_entries_ = 0;
   std::vector<GroupMap> maps_;
 };
 

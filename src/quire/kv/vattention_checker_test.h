@@ -70,6 +70,7 @@ class VAttentionChecker {
   std::map<SequenceId, std::vector<TokenId>> history_;  ///< of all sequences so far
   KvChanges changes_;
   bool plan_has_releases_ = false;
+  int num_starts_ = 0;  ///< with a hit, in the plan at hand
   int next_group_ = 1;
   std::int32_t next_token_ = 0;
   std::int64_t num_cached_ = 0;

@@ -8,6 +8,9 @@
 namespace quire {
 namespace {
 
+/// By one group that takes another one's place in the midst of a run.
+constexpr std::int64_t kMostRunsAdded = 2;
+
 BlockId block_of(std::int32_t group) { return BlockId{static_cast<std::uint32_t>(group)}; }
 std::int32_t group_of(BlockId block) { return static_cast<std::int32_t>(block.value); }
 
@@ -61,7 +64,7 @@ std::int64_t VAttentionKvManager::reserved_tokens(SequenceId sequence) const {
 KvUsage VAttentionKvManager::usage() const {
   KvUsage usage;
   usage.used_blocks = table_.num_groups() - table_.num_available();
-  for (std::int32_t place = 0; place < table_.num_places(); ++place) {
+  for (std::int32_t place = 0; place < table_.num_places_and_lists(); ++place) {
     if (!table_.is_live(place)) continue;
     usage.table_entries += table_.held(place);
     usage.unfilled_slots += options_.geometry.tokens_in(table_.held(place)) - occupant(place).num_tokens;
@@ -85,6 +88,8 @@ VAttentionKvManager::GroupUsage VAttentionKvManager::group_usage() const {
 void VAttentionKvManager::begin_plan() {
   ++plan_number_;
   plan_available_ = table_.num_available();
+  plan_entries_ = table_.num_held_entries();
+  plan_alias_runs_ = num_alias_runs_;
   operations_.clear();
   planned_hits_.clear();
   released_late_ = false;
@@ -92,7 +97,7 @@ void VAttentionKvManager::begin_plan() {
 
 VAttentionKvManager::PlannedChange& VAttentionKvManager::planned(BlockId group) {
   PlannedChange& change = planned_[group.value];
-  if (change.plan != plan_number_) change = {plan_number_, 0, 0};
+  if (change.plan != plan_number_) change = {plan_number_, 0, 0, false};
   return change;
 }
 
@@ -118,6 +123,16 @@ void VAttentionKvManager::plan_pin(BlockId group) {
   plan_available_ -= was_held ? 0 : 1;
 }
 
+/// False, and nothing noted: so many more might exceed the limit on mappings.
+bool VAttentionKvManager::plan_mappings(std::int64_t num_entries, std::int64_t num_alias_runs) {
+  if (num_entries == 0) return true;
+  if (plan_entries_ + num_entries > max_runs_ && options_.num_groups + plan_alias_runs_ + num_alias_runs > max_runs_)
+    return false;
+  plan_entries_ += num_entries;
+  plan_alias_runs_ += num_alias_runs;
+  return true;
+}
+
 void VAttentionKvManager::note_operation(std::int32_t place, SequenceId sequence, std::int64_t num_tokens) {
   if (place >= 0) {
     QUIRE_CHECK(occupant(place).planned_in != plan_number_, "two operations on sequence ", sequence, " in one plan");
@@ -140,6 +155,8 @@ bool VAttentionKvManager::plan_reserve(SequenceId sequence, std::int64_t num_tok
   }
   const std::int64_t num_needed = num_new + static_cast<std::int64_t>(shared.size());
   if (num_needed > plan_available_) return false;
+  const bool moves_in = place >= 0 && table_.is_list(place);
+  if (!plan_mappings(num_new + (moves_in ? held : 0), moves_in ? table_.count_runs(place, held) : 0)) return false;
   plan_available_ -= num_needed;
   for (BlockId group : shared) plan_holders(group, -1);
   note_operation(place, sequence, num_tokens);
@@ -152,6 +169,8 @@ void VAttentionKvManager::plan_release(SequenceId sequence) {
   released_late_ = released_late_ || (!operations_.empty() && operations_.back().num_tokens != kRelease);
   QUIRE_CHECK(!released_late_ || planned_hits_.empty(), "a release after a start");
   note_operation(place, sequence, kRelease);
+  plan_entries_ -= table_.is_list(place) ? 0 : table_.held(place);
+  plan_alias_runs_ -= occupant(place).alias_runs;
   for (std::int32_t group : table_.groups(place).first(static_cast<std::size_t>(table_.held(place))))
     plan_holders(block_of(group), -1);
 }
@@ -162,16 +181,24 @@ bool VAttentionKvManager::plan_start(SequenceId sequence, const PrefixHit& hit, 
               "start of sequence ", sequence, " with ", hit.num_tokens, " of ", num_tokens, " tokens");
   QUIRE_CHECK(!released_late_, "a start after a late release");
   const std::int64_t num_new = blocks_for(num_tokens) - static_cast<std::int64_t>(hit.blocks.size());
-  std::int64_t num_taken = num_new;
-  for (BlockId group : hit.blocks) num_taken += is_planned_held(group) ? 0 : 1;
-  if (!hit.copy_from.empty() && !is_planned_held(hit.copy_from[0])) ++num_taken;
-  if (num_taken > plan_available_) return false;
+  const bool has_idle_source = !hit.copy_from.empty() && !is_planned_held(hit.copy_from[0]);
+  const bool takes_source = has_idle_source && hit.takes_source;
+  std::int64_t num_taken = num_new + (has_idle_source && !takes_source ? 1 : 0), num_runs = 0;
+  for (std::size_t i = 0; i < hit.blocks.size(); ++i) {
+    if (planned(hit.blocks[i]).is_taken_over) return false;
+    num_taken += is_planned_held(hit.blocks[i]) ? 0 : 1;
+    num_runs += i == 0 || group_of(hit.blocks[i]) != group_of(hit.blocks[i - 1]) + 1 ? 1 : 0;
+  }
+  if (num_taken > plan_available_ || !plan_mappings(blocks_for(num_tokens), num_runs)) return false;
   for (BlockId group : hit.blocks) plan_holders(group, 1);
   if (!hit.copy_from.empty()) plan_pin(hit.copy_from[0]);
-  plan_available_ -= num_new;
+  // What is taken over is one of the new ones.
+  plan_available_ -= num_new - (takes_source ? 1 : 0);
+  if (takes_source) planned(hit.copy_from[0]).is_taken_over = true;
   note_operation(-1, sequence, num_tokens);
   operations_.back().hit = planned_hits_.size();
   planned_hits_.push_back(hit);
+  planned_hits_.back().takes_source = takes_source;
   return true;
 }
 
@@ -188,17 +215,16 @@ void VAttentionKvManager::commit_plan(KvChanges& changes, std::vector<KvReservat
       end_sequence(place_of_.at(operation.sequence));
       continue;
     }
-    std::int32_t place = place_of(operation.sequence);
-    if (place >= 0) {
+    if (place_of(operation.sequence) >= 0) {
       commit_reserve(operation, changes);
     } else {
-      place = commit_new(operation, changes);
+      commit_new(operation, changes);
     }
-    reservations.push_back({operation.sequence, 0, 0, place});
+    reservations.push_back({operation.sequence, 0, 0, place_of(operation.sequence)});
   }
   for (const PrefixHit& hit : planned_hits_)
     if (!hit.copy_from.empty()) table_.add_pin(group_of(hit.copy_from[0]), -1);
-  changes.group_maps = std::exchange(fork_maps_, {});
+  changes.group_maps = std::exchange(late_maps_, {});
   const std::vector<GroupMap> maps = table_.take_maps();
   changes.group_maps.insert(changes.group_maps.end(), maps.begin(), maps.end());
   map_ahead();
@@ -207,12 +233,13 @@ void VAttentionKvManager::commit_plan(KvChanges& changes, std::vector<KvReservat
 }
 
 void VAttentionKvManager::commit_reserve(const PlannedOperation& operation, KvChanges& changes) {
-  const std::int32_t place = place_of_.at(operation.sequence);
+  std::int32_t place = place_of_.at(operation.sequence);
+  if (table_.is_list(place)) place = move_in(operation.sequence);
   if (operation.num_tokens > occupant(place).num_tokens) copy_shared(place, changes);
   fill(place, operation.num_tokens, kNullBlock);
 }
 
-std::int32_t VAttentionKvManager::commit_new(const PlannedOperation& operation, KvChanges& changes) {
+void VAttentionKvManager::commit_new(const PlannedOperation& operation, KvChanges& changes) {
   const PrefixHit* hit = operation.hit == kNoHit ? nullptr : &planned_hits_[operation.hit];
   const std::int32_t place = choose_place(groups_of(operation.num_tokens), hit);
   const bool continues = hit && can_continue_in(place, *hit);
@@ -221,23 +248,43 @@ std::int32_t VAttentionKvManager::commit_new(const PlannedOperation& operation, 
     cache_counters_.evicted_blocks += static_cast<std::uint64_t>(keys_->num_tiles(place));
     keys_->truncate(place, 0);
   }
-  if (!hit) {
-    fill(place, operation.num_tokens, kNullBlock);
-    return place;
-  }
+  if (!hit) return fill(place, operation.num_tokens, kNullBlock);
   const auto num_aliased = static_cast<std::int32_t>(hit->blocks.size());
   for (std::int32_t i = 0; i < num_aliased; ++i) {
-    keep_mappings_within_limit(1);
-    table_.map(place, i, group_of(hit->blocks[static_cast<std::size_t>(i)]));
-    table_.hold(place, i + 1, i + 1);
+    hold_mapped(place, i, group_of(hit->blocks[static_cast<std::size_t>(i)]));
     table_.add_holder(table_.groups(place)[static_cast<std::size_t>(i)], -1);
   }
   note_aliases(place, num_aliased);
+  if (hit->takes_source) {
+    hold_mapped(place, num_aliased, group_of(hit->copy_from[0]));
+    take_from_others(place, num_aliased);
+  }
   fill(place, operation.num_tokens, continues && !hit->copy_from.empty() ? hit->copy_from[0] : kNullBlock);
   if (!hit->copy_from.empty()) {
     const BlockId own = block_of(table_.groups(place)[static_cast<std::size_t>(num_aliased)]);
     if (own != hit->copy_from[0]) changes.copies.push_back({hit->copy_from[0], own});
   }
+}
+
+/// `group` at the next index of the place, held.
+void VAttentionKvManager::hold_mapped(std::int32_t place, std::int32_t index, std::int32_t group) {
+  keep_mappings_within_limit(kMostRunsAdded);
+  table_.map(place, index, group);
+  table_.hold(place, index + 1, index + 1);
+}
+
+/// A forked sequence gets a place.
+std::int32_t VAttentionKvManager::move_in(SequenceId sequence) {
+  const std::int32_t list = place_of_.at(sequence), place = place_like(list), count = table_.held(list);
+  const std::int64_t num_tokens = occupant(list).num_tokens;
+  place_of_.erase(sequence);
+  begin_sequence(place, sequence);
+  if (keys_) keys_->truncate(place, 0);
+  for (std::int32_t i = 0; i < count; ++i) hold_mapped(place, i, table_.groups(list)[static_cast<std::size_t>(i)]);
+  note_aliases(place, count);
+  drop_shared_spare(place);
+  empty_list(list);
+  set_tokens(place, num_tokens);
   return place;
 }
 
@@ -255,6 +302,7 @@ void VAttentionKvManager::copy_shared(std::int32_t place, KvChanges& changes) {
     replaced.emplace_back(i, own);
   }
   if (replaced.empty()) return;
+  keep_mappings_within_limit(kMostRunsAdded * static_cast<std::int64_t>(replaced.size()));
   table_.hold(place, first, first);
   for (const auto& [index, group] : replaced) {
     table_.map(place, index, group);
@@ -283,10 +331,7 @@ void VAttentionKvManager::fill(std::int32_t place, std::int64_t num_tokens, Bloc
         continue;
       }
     }
-    const std::int32_t group = take_group(i > 0 ? table_.groups(place)[at - 1] + 1 : 0);
-    keep_mappings_within_limit(1);
-    table_.map(place, i, group);
-    table_.hold(place, i + 1, i + 1);
+    hold_mapped(place, i, take_group(i > 0 ? table_.groups(place)[at - 1] + 1 : 0));
   }
   drop_shared_spare(place);
   set_tokens(place, num_tokens);
@@ -296,7 +341,9 @@ void VAttentionKvManager::fill(std::int32_t place, std::int64_t num_tokens, Bloc
 void VAttentionKvManager::drop_shared_spare(std::int32_t place) {
   const std::int32_t held = table_.held(place);
   if (table_.size(place) == held) return;
-  if (table_.state(table_.groups(place)[static_cast<std::size_t>(held)]).mappings > 1) shrink_to(place, held);
+  // Held: by a start of the same plan that is still to come.
+  const PlaceTable::GroupState& first = table_.state(table_.groups(place)[static_cast<std::size_t>(held)]);
+  if (first.mappings > 1 || first.is_held()) shrink_to(place, held);
 }
 
 void VAttentionKvManager::map_ahead() {
@@ -338,6 +385,7 @@ void VAttentionKvManager::note_aliases(std::int32_t place, std::int32_t num_grou
 void VAttentionKvManager::end_sequence(std::int32_t place) {
   num_alias_runs_ -= std::exchange(occupant(place).alias_runs, 0);
   place_of_.erase(occupant(place).sequence);
+  if (table_.is_list(place)) return empty_list(place);
   occupant(place).num_tokens = 0;
   table_.set_live(place, false);
   // What others may write is no content to keep.
@@ -348,28 +396,30 @@ void VAttentionKvManager::end_sequence(std::int32_t place) {
   shrink_to(place, kept);
 }
 
+void VAttentionKvManager::empty_list(std::int32_t list) {
+  occupant(list).num_tokens = 0;
+  table_.set_live(list, false);
+  shrink_to(list, 0);
+}
+
 void VAttentionKvManager::fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) {
   QUIRE_CHECK(operations_.empty(), "fork while a plan is open");
   const std::int32_t from = place_of(parent);
   QUIRE_CHECK(from >= 0 && parent != child, "no sequence ", parent);
   QUIRE_CHECK(num_tokens >= 0 && num_tokens <= occupant(from).num_tokens, "fork at ", num_tokens, " of ",
               occupant(from).num_tokens, " tokens");
-  const std::int32_t place = choose_place(0, nullptr);
-  begin_sequence(place, child);
-  if (keys_) keys_->truncate(place, 0);
+  const std::int32_t list = table_.find_list();
+  occupants_.resize(static_cast<std::size_t>(table_.num_places_and_lists()));
+  begin_sequence(list, child);
   const std::int32_t count = groups_of(num_tokens);
   for (std::int32_t i = 0; i < count; ++i) {
-    keep_mappings_within_limit(1);
-    table_.map(place, i, table_.groups(from)[static_cast<std::size_t>(i)]);
-    table_.hold(place, i + 1, i + 1);
+    table_.map(list, i, table_.groups(from)[static_cast<std::size_t>(i)]);
+    table_.hold(list, i + 1, i + 1);
   }
-  note_aliases(place, count);
-  drop_shared_spare(place);
   // The child will write where ended sequences may keep content.
-  for (std::int32_t i = first_written(num_tokens); i < count; ++i) take_from_others(place, i);
-  set_tokens(place, num_tokens);
-  const std::vector<GroupMap> maps = table_.take_maps();
-  fork_maps_.insert(fork_maps_.end(), maps.begin(), maps.end());
+  for (std::int32_t i = first_written(num_tokens); i < count; ++i) take_from_others(list, i);
+  set_tokens(list, num_tokens);
+  note_late_maps();
   begin_plan();
 }
 
@@ -377,9 +427,21 @@ void VAttentionKvManager::release(SequenceId sequence) {
   QUIRE_CHECK(operations_.empty(), "release while a plan is open");
   QUIRE_CHECK(place_of(sequence) >= 0, "no sequence ", sequence);
   end_sequence(place_of(sequence));
-  const std::vector<GroupMap> maps = table_.take_maps();
-  fork_maps_.insert(fork_maps_.end(), maps.begin(), maps.end());
+  note_late_maps();
   begin_plan();
+}
+
+void VAttentionKvManager::note_refused() {
+  QUIRE_CHECK(operations_.empty(), "a refusal while a plan is open");
+  while (!idle_.empty()) unmap_last(idle_.begin()->second);
+  for (std::int32_t place = 0; place < table_.num_places(); ++place) shrink_to(place, table_.held(place));
+  note_late_maps();
+  begin_plan();
+}
+
+void VAttentionKvManager::note_late_maps() {
+  const std::vector<GroupMap> maps = table_.take_maps();
+  late_maps_.insert(late_maps_.end(), maps.begin(), maps.end());
 }
 
 /// Of the places without a sequence: the smallest with num_groups groups, else the largest. -1: there is none.
@@ -414,6 +476,23 @@ std::int32_t VAttentionKvManager::choose_place(std::int32_t num_groups, const Pr
   return place;
 }
 
+/// For a forked sequence: where the most of its groups are mapped already, else the best fit.
+std::int32_t VAttentionKvManager::place_like(std::int32_t list) const {
+  const auto wanted = table_.groups(list);
+  std::int32_t best = -1;
+  std::ptrdiff_t most = 0;
+  for (std::int32_t place = 0; place < table_.num_places(); ++place) {
+    if (table_.is_live(place)) continue;
+    const auto groups = table_.groups(place);
+    const std::ptrdiff_t count =
+        std::mismatch(wanted.begin(), wanted.end(), groups.begin(), groups.end()).first - wanted.begin();
+    if (count <= most) continue;
+    most = count;
+    best = place;
+  }
+  return best >= 0 ? best : choose_place(table_.size(list), nullptr);
+}
+
 // -- memory --
 
 void VAttentionKvManager::set_idle(std::int32_t place, bool idle) {
@@ -426,7 +505,7 @@ void VAttentionKvManager::set_idle(std::int32_t place, bool idle) {
 void VAttentionKvManager::unmap_last(std::int32_t place) {
   table_.unmap_last(place);
   if (table_.size(place) == 0) idle_.erase({occupant(place).idle_since, place});
-  if (!keys_) return;
+  if (!keys_ || table_.is_list(place)) return;
   const auto num_left = static_cast<std::int32_t>(options_.geometry.tiles_in(table_.size(place)));
   if (num_left >= keys_->num_tiles(place)) return;
   cache_counters_.evicted_blocks += static_cast<std::uint64_t>(keys_->num_tiles(place) - num_left);
@@ -474,8 +553,9 @@ void VAttentionKvManager::reclaim_spare() {
 }
 
 void VAttentionKvManager::keep_mappings_within_limit(std::int64_t num_more) {
-  while (table_.num_runs() + num_more > max_runs_ && !idle_.empty()) unmap_last(idle_.begin()->second);
-  for (std::int32_t place = 0; place < table_.num_places() && table_.num_runs() + num_more > max_runs_; ++place)
+  const std::int64_t limit = max_runs_ - num_more;
+  while (table_.num_runs() > limit && !idle_.empty()) unmap_last(idle_.begin()->second);
+  for (std::int32_t place = 0; place < table_.num_places() && table_.num_runs() > limit; ++place)
     if (table_.is_live(place)) shrink_to(place, table_.held(place));
 }
 
@@ -497,9 +577,6 @@ PrefixHit VAttentionKvManager::match(KeyChain& chain, std::span<const TokenId> t
       num_tiles = std::min(num_tiles, ((i + 1) * geometry.group_bytes - 1) / geometry.tile_bytes);
   const auto needs_copy = [&] { return !geometry.is_aligned(num_tiles); };
   const auto source = [&] { return groups[static_cast<std::size_t>(geometry.groups_within(num_tiles))]; };
-  // The source of a copy takes one more group for a moment, which there must be.
-  const bool is_tight = blocks_for(static_cast<std::int64_t>(tokens.size())) >= options_.num_groups;
-  while (num_tiles > 0 && is_tight && needs_copy() && !table_.state(source()).is_held()) --num_tiles;
   if (num_tiles == 0) return hit;
   hit.place = found.place;
   hit.num_tokens = static_cast<std::int32_t>(num_tiles) * kKvTileTokens;
@@ -509,13 +586,13 @@ PrefixHit VAttentionKvManager::match(KeyChain& chain, std::span<const TokenId> t
     num_runs += hit.blocks.empty() || group != group_of(hit.blocks.back()) + 1 ? 1 : 0;
     hit.blocks.push_back(block_of(group));
   }
-  // Every group of the pool may be a mapping of its own; what is aliased comes on top.
-  if (options_.num_groups + num_alias_runs_ + num_runs > max_runs_) return {};
+  const std::int64_t num_entries = table_.num_held_entries() + blocks_for(static_cast<std::int64_t>(tokens.size()));
+  if (num_entries > max_runs_ && options_.num_groups + num_alias_runs_ + num_runs > max_runs_) return {};
   hit.num_blocks = static_cast<std::int32_t>(hit.blocks.size());
   hit.num_saved_blocks = hit.num_blocks - num_idle;
   if (needs_copy()) {
     hit.copy_from = {block_of(source())};
-    hit.num_saved_blocks -= table_.state(source()).is_held() ? 0 : 1;
+    hit.num_idle_sources = table_.state(source()).is_held() ? 0 : 1;
   }
   return hit;
 }
@@ -537,7 +614,7 @@ void VAttentionKvManager::publish(SequenceId sequence, KeyChain& chain, std::spa
 
 std::optional<std::string> VAttentionKvManager::validate_sequences() const {
   std::size_t num_live = 0, num_idle = 0;
-  for (std::int32_t place = 0; place < table_.num_places(); ++place) {
+  for (std::int32_t place = 0; place < table_.num_places_and_lists(); ++place) {
     const Occupant& owner = occupant(place);
     const bool is_live = table_.is_live(place);
     num_live += is_live ? 1 : 0;
@@ -550,7 +627,7 @@ std::optional<std::string> VAttentionKvManager::validate_sequences() const {
     const bool is_idle = idle_.count({owner.idle_since, place}) > 0;
     if (is_idle != (!is_live && table_.size(place) > 0)) return cat("V3: place ", place, " is idle, or not listed");
     num_idle += is_idle ? 1 : 0;
-    if (!keys_) continue;
+    if (!keys_ || table_.is_list(place)) continue;
     const std::int64_t num_tiles = keys_->num_tiles(place);
     if (num_tiles > options_.geometry.tiles_in(table_.size(place)) ||
         (is_live && num_tiles * kKvTileTokens > owner.num_tokens))

@@ -12,12 +12,17 @@
 //  - Reclamation: only when no group is free. Of ended sequences, the one that has ended (or been found) longest ago,
 //    from its end; then what is mapped ahead. All of this counts as free (capacity, plan_free_blocks).
 //  - Aliasing, which the paper leaves out: a sequence that begins with cached content maps the same groups, those that
-//    lie entirely in the shared tiles. The next group, if part of the shared content is in it, is copied. fork() maps
-//    all groups of the child's tokens; the first to write into a shared one gets a copy of it.
-//  - The kernel's limit on mappings: the pool is small enough for every group to be a mapping of its own, and a hit is
-//    taken only if what it aliases fits on top of that. Mappings are counted as if no two places touched; those of
-//    ended sequences go when the limit comes near. So no reservation fails for want of mappings. Forks are not refused:
-//    the runs of consecutive groups in children can exceed the limit, so it is best set some way below the kernel's.
+//    lie entirely in the shared tiles. The next group, if part of the shared content is in it, is copied; where memory
+//    is short and nobody else has it, taken over. A forked sequence shares all groups of its tokens; the first to write
+//    into a shared one gets a copy of it.
+//  - A fork takes neither memory nor mappings: the child holds its groups in a list (kv/place_table.h) until its first
+//    reservation, which gives it a place, if possible one where the same groups are mapped already.
+//  - The kernel's limit on mappings is a second resource of a plan: a reservation or start that might exceed it has no
+//    room. Mappings are counted as if no two places touched, in runs of consecutive groups; those of ended sequences go
+//    when the limit comes near. What live sequences may take is bounded in two ways, and one of them has to fit:
+//        their table entries; or every group of the pool, and on top the runs of what is aliased.
+//    By the first, sequences alone whose groups, each counted in each of them, fit the limit (most_entries) never run
+//    short of it. By the second, nor do sequences that share nothing, however many, since the pool is small enough.
 //
 // A hit covers whole tiles: of a partly cached tile nothing is used. cached_blocks is an upper bound: it counts what is
 // mapped ahead.
@@ -25,7 +30,8 @@
 // Cost: a reservation is O(groups it adds); a new sequence, a release and a fork are O(groups + places).
 //
 // Invariants (validate), beside G1..G5 of the place table and H1..H2 of the keys:
-//  V1  a live sequence has one place, which holds groups_for(its tokens) groups, writable from first_written(tokens) on
+//  V1  a live sequence has one place or list, which holds groups_for(its tokens) groups, writable from
+//      first_written(tokens) on
 //  V2  what can be found is in memory: a place's published tiles lie in its mapped groups, and a live sequence's within
 //      its tokens
 //  V3  the places to reclaim from are those of ended sequences that have groups, once each
@@ -66,9 +72,10 @@ class VAttentionKvManager final : public KvManager {
   /// Slots are those of whole tiles in held groups; a group that several sequences end in counts for each of them.
   KvUsage usage() const override;
   std::int64_t blocks_for(std::int64_t num_tokens) const override;
-  std::int64_t whole_blocks(std::int64_t) const override { return 0; }
-  /// Not by a scheduler: what forks share takes mappings all the same, and a request that runs alone could exceed them.
-  bool can_fork() const override { return false; }
+  std::int64_t whole_blocks(std::int64_t num_tokens) const override {
+    return options_.geometry.first_written(num_tokens);
+  }
+  std::int64_t most_entries() const override { return max_runs_; }
   std::int32_t num_sequences() const override { return static_cast<std::int32_t>(place_of_.size()); }
   std::int64_t reserved_tokens(SequenceId sequence) const override;
 
@@ -85,6 +92,7 @@ class VAttentionKvManager final : public KvManager {
 
   void fork(SequenceId parent, SequenceId child, std::int64_t num_tokens) override;
   void release(SequenceId sequence) override;
+  void note_refused() override;
   std::optional<std::string> validate() const override;
 
   struct GroupUsage {
@@ -97,7 +105,7 @@ class VAttentionKvManager final : public KvManager {
 
   const PageGroupGeometry& geometry() const { return options_.geometry; }
   const PlaceTable& table() const { return table_; }
-  /// The sequence's place; -1 if it does not exist.
+  /// The sequence's place; -1 if it does not exist, table().is_list() if it has been forked and not reserved since.
   std::int32_t place_of(SequenceId sequence) const;
 
  private:
@@ -119,6 +127,7 @@ class VAttentionKvManager final : public KvManager {
   struct PlannedChange {
     std::uint64_t plan = 0;
     std::int32_t holders = 0, pins = 0;
+    bool is_taken_over = false;  ///< to be written, though it holds cached content
   };
 
   Occupant& occupant(std::int32_t place) { return occupants_[static_cast<std::size_t>(place)]; }
@@ -132,17 +141,23 @@ class VAttentionKvManager final : public KvManager {
   bool is_planned_held(BlockId group) const;
   void plan_holders(BlockId group, std::int32_t change);
   void plan_pin(BlockId group);
+  bool plan_mappings(std::int64_t num_entries, std::int64_t num_alias_runs);
 
   std::int32_t choose_place(std::int32_t num_groups, const PrefixHit* hit) const;
+  std::int32_t place_like(std::int32_t list) const;
   bool can_continue_in(std::int32_t place, const PrefixHit& hit) const;
   std::int32_t best_fit(std::int32_t num_groups, bool with_content) const;
   void begin_sequence(std::int32_t place, SequenceId sequence);
   void end_sequence(std::int32_t place);
+  void empty_list(std::int32_t list);
+  void note_late_maps();
   void note_aliases(std::int32_t place, std::int32_t num_groups);
   void set_tokens(std::int32_t place, std::int64_t num_tokens);
 
   void commit_reserve(const PlannedOperation& operation, KvChanges& changes);
-  std::int32_t commit_new(const PlannedOperation& operation, KvChanges& changes);
+  void commit_new(const PlannedOperation& operation, KvChanges& changes);
+  std::int32_t move_in(SequenceId sequence);
+  void hold_mapped(std::int32_t place, std::int32_t index, std::int32_t group);
   void copy_shared(std::int32_t place, KvChanges& changes);
   void fill(std::int32_t place, std::int64_t num_tokens, BlockId continued);
   void drop_shared_spare(std::int32_t place);
@@ -163,15 +178,15 @@ class VAttentionKvManager final : public KvManager {
   PlaceTable table_;
   std::optional<PlaceKeys> keys_;  ///< nullopt: no cache
   KvCacheCounters cache_counters_;
-  std::vector<Occupant> occupants_;                        ///< by place
+  std::vector<Occupant> occupants_;                        ///< by place or list
   std::unordered_map<SequenceId, std::int32_t> place_of_;  ///< looked up, never walked
   std::set<std::pair<std::uint64_t, std::int32_t>> idle_;  ///< (since, place): ended, with groups
   std::uint64_t next_idle_ = 1;
   std::int64_t num_alias_runs_ = 0;  ///< of all occupants
-  std::vector<GroupMap> fork_maps_;  ///< of forks since the last plan
+  std::vector<GroupMap> late_maps_;  ///< between plans: of forks and ends
 
   std::uint64_t plan_number_ = 0;
-  std::int64_t plan_available_ = 0;
+  std::int64_t plan_available_ = 0, plan_entries_ = 0, plan_alias_runs_ = 0;
   std::vector<PlannedOperation> operations_;
   std::vector<PrefixHit> planned_hits_;
   std::vector<PlannedChange> planned_;  ///< [num_groups + 1]

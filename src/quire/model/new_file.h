@@ -1,7 +1,8 @@
 #pragma once
-// NewFile: a file that appears whole or not at all. It is written beside its place under a temporary name
-// (PATH.XXXXXX), and keep() gives it its own; without keep() it is gone with the object. A process that is killed
-// leaves the temporary file behind.
+// NewFile: a file that appears whole or not at all. It is written without a name (O_TMPFILE), and keep() gives it its
+// place; without keep() it is gone with the object, and with the process, however that ends. On file systems that know
+// no nameless files it has a temporary name beside its place (PATH.XXXXXX); there a process that is killed leaves that
+// behind.
 
 #include <cstddef>
 #include <memory>

@@ -1,10 +1,13 @@
 #include "quire/model/requantize.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -236,6 +239,34 @@ TEST(Requantize, AnOutputThatCannotBeMadeIsAnErrorInTheSystemsWords) {
   auto missing = NewFile::create("/nonexistent/folder/file", Existing::refuse);
   ASSERT_FALSE(missing.ok());
   EXPECT_NE(missing.error().message.find("No such file"), std::string::npos);
+}
+
+TEST(NewFile, OfAKilledProcessNothingIsLeftWhereFilesCanBeNameless) {
+  Folder folder;
+  const int probe = open(std::filesystem::path(folder.at("x")).parent_path().c_str(), O_TMPFILE | O_WRONLY, 0600);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto file = NewFile::create(folder.at("x"), Existing::refuse);
+    if (file.ok()) static_cast<void>(file->write(std::as_bytes(std::span("abc", 3))));
+    raise(SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(folder.num_files(), probe >= 0 ? 0u : 1u);
+  if (probe >= 0) close(probe);
+}
+
+TEST(NewFile, ReplacesWhatIsThereIfAsked) {
+  Folder folder;
+  write_file(folder.at("x"), "old");
+  auto file = NewFile::create(folder.at("x"), Existing::replace);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(file->write(std::as_bytes(std::span("new", 3))).ok());
+  EXPECT_EQ(read_file(folder.at("x")), "old");
+  ASSERT_TRUE(file->keep().ok());
+  EXPECT_EQ(read_file(folder.at("x")), "new");
+  EXPECT_EQ(folder.num_files(), 1u);
 }
 
 TEST(NewFile, IsNotThereUntilItIsKept) {

@@ -75,12 +75,18 @@ std::optional<Refusal> Scheduler::find_shortage(const CoreRequest& request, Refu
   if (branches > 1 && !kv_.can_fork())
     return bad_request(cat("the request has ", branches, " branches, but this KV memory cannot be shared"));
   const std::int64_t num_blocks = blocks_needed(kv_, refusal.prompt_tokens, refusal.max_tokens, branches);
-  if (refusal.needed_tokens <= options_.pool_tokens() && num_blocks <= kv_.capacity().num_blocks) return std::nullopt;
+  const std::int64_t num_entries = entries_needed(kv_, refusal.prompt_tokens, refusal.max_tokens, branches);
+  const bool fits_pool = refusal.needed_tokens <= options_.pool_tokens() && num_blocks <= kv_.capacity().num_blocks;
+  if (fits_pool && num_entries <= kv_.most_entries()) return std::nullopt;
   refusal.reason = Refusal::Reason::exceeds_pool;
   refusal.limit_tokens = options_.pool_tokens();
   const std::string pool =
       cat("the whole KV pool holds ", refusal.limit_tokens, " tokens (", options_.pool_text(), ")");
-  if (branches == 1) {
+  if (fits_pool) {
+    refusal.message =
+        cat(needed_text(request, refusal.needed_tokens), " by each of ", branches, " branches, ", num_entries,
+            " mappings in all, but there are ", kv_.most_entries(), " (max_mappings is ", options_.max_mappings, ")");
+  } else if (branches == 1) {
     refusal.message = cat(needed_text(request, refusal.needed_tokens), ", but ", pool);
   } else {
     refusal.message = cat(needed_text(request, refusal.needed_tokens), " by each of ", branches, " branches, ",

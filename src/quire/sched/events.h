@@ -66,8 +66,10 @@ struct RequestFinished {
 /// to do: for metrics.
 struct RequestPreempted {
   RequestId request;
-  std::int32_t num_preemptions;  ///< of this request, this one included
+  std::int32_t num_preemptions;  ///< of this request so far, without those of kind recompute_refused
   PreemptionKind kind = PreemptionKind::recompute_no_tiers;
+  std::int32_t num_blocks = 0;  ///< with tiers: that nobody else held, and the tokens in them: what the choice between
+  std::int64_t num_tokens = 0;  ///< swap and recompute was made by, with the rates in the options
   friend bool operator==(const RequestPreempted&, const RequestPreempted&) = default;
 };
 

@@ -24,14 +24,20 @@ std::int64_t blocks_needed(const KvManager& kv, std::int64_t prompt_tokens, std:
   return shared + num_branches * (kv.blocks_for(prompt_tokens + max_tokens) - shared);
 }
 
+std::int64_t entries_needed(const KvManager& kv, std::int64_t prompt_tokens, std::int64_t max_tokens,
+                            std::int64_t num_branches) {
+  return (max_tokens == 0 ? 1 : num_branches) * kv.blocks_for(prompt_tokens + max_tokens);
+}
+
 std::int64_t tokens_that_fit(const CoreOptions& options, const KvManager& kv, std::int64_t prompt_tokens,
                              std::int64_t num_branches) {
   std::int64_t fits = 0;
   std::int64_t too_many = std::min<std::int64_t>(options.context_tokens, options.pool_tokens()) - prompt_tokens + 1;
   while (fits + 1 < too_many) {
     const std::int64_t middle = fits + (too_many - fits) / 2;
-    const std::int64_t need = blocks_needed(kv, prompt_tokens, middle, num_branches);
-    (need <= kv.capacity().num_blocks ? fits : too_many) = middle;
+    const bool has_room = blocks_needed(kv, prompt_tokens, middle, num_branches) <= kv.capacity().num_blocks &&
+                          entries_needed(kv, prompt_tokens, middle, num_branches) <= kv.most_entries();
+    (has_room ? fits : too_many) = middle;
   }
   return fits;
 }

@@ -29,6 +29,7 @@
 namespace quire {
 
 inline constexpr std::int32_t kMaxPreemptions = 3;
+inline constexpr std::int32_t kMaxRefusals = 3;
 
 struct Branch {
   std::int32_t index = 0;                 ///< as the owner knows it; of a beam, its rank in the last step
@@ -65,6 +66,7 @@ struct LiveRequest {
   std::int32_t num_branches = 1;   ///< at most at a time: as asked for, or the beam width
   std::int64_t prompt_blocks = 0;  ///< whole ones, which the branches share
   std::int64_t largest_need = 0;   ///< blocks_needed()
+  std::int64_t most_entries = 0;   ///< entries_needed()
   bool resumes_apart = false;      ///< layers have windows, which are gone behind a source's end: no sources
   std::optional<BeamSearch> search;
   bool has_forked = false;                        ///< its branches are more than a promise; true from the start for one
@@ -74,6 +76,11 @@ struct LiveRequest {
   std::int32_t waited_at = -1;                    ///< and what that one had computed then
   std::int32_t num_apart = 0;                     ///< branches that started by themselves though they had a source
   bool has_asked_files = false;                   ///< since it was last running
+
+  // Refusals by the system since it last computed what it never had:
+  std::int32_t num_refusals = 0;
+  std::int32_t num_refused_alone = 0;  ///< of these: nothing else was running
+  std::uint64_t refused_at = 0;        ///< sequences that had ended then
 
   Branch& root() const { return *branches.front(); }
   bool is_exempt() const { return view.num_preemptions >= kMaxPreemptions; }
@@ -108,6 +115,10 @@ std::int32_t num_branches(const CoreRequest& request);
 /// those behind. From any thread.
 std::int64_t blocks_needed(const KvManager& kv, std::int64_t prompt_tokens, std::int64_t max_tokens,
                            std::int64_t num_branches);
+
+/// The table entries that all branches together may have, shared blocks counted in each. From any thread.
+std::int64_t entries_needed(const KvManager& kv, std::int64_t prompt_tokens, std::int64_t max_tokens,
+                            std::int64_t num_branches);
 
 /// The largest max_tokens with which it fits the pool and the context; less than 1 if none does.
 std::int64_t tokens_that_fit(const CoreOptions& options, const KvManager& kv, std::int64_t prompt_tokens,

@@ -21,6 +21,8 @@ std::string_view to_string(PreemptionKind kind) {
       return "recompute_no_room";
     case PreemptionKind::recompute_cheaper:
       return "recompute_cheaper";
+    case PreemptionKind::recompute_refused:
+      return "recompute_refused";
   }
   return "unknown";
 }

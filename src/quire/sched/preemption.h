@@ -28,8 +28,9 @@ enum class PreemptionKind : std::uint8_t {
   recompute_no_tiers,  ///< there is no RAM tier
   recompute_no_room,   ///< it is full of what is kept for others, or being read
   recompute_cheaper,   ///< by the rates
+  recompute_refused,   ///< the system refused the memory of a row (sched/scheduler.h); no victim of the policy
 };
-inline constexpr std::size_t kNumPreemptionKinds = 5;
+inline constexpr std::size_t kNumPreemptionKinds = 6;
 std::string_view to_string(PreemptionKind kind);
 
 PreemptionKind choose_preemption(PreemptionMode mode, const KeepEstimate& estimate, std::int64_t copy_block_ns,

@@ -23,6 +23,7 @@ struct RowResult {
   /// i + 1, all but the last of them; so there are as many as came true. May be cut short, as where a value behind is
   /// not finite: what is left out is computed again.
   std::vector<TokenId> more = {};
+  bool refused = false;  ///< the system had no memory for it: nothing was computed, its request tries again later
   friend bool operator==(const RowResult&, const RowResult&) = default;
 };
 

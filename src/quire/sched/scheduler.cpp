@@ -86,6 +86,7 @@ std::optional<Refusal> Scheduler::submit(CoreRequest request) {
   live->prompt_blocks = kv_.whole_blocks(prompt_tokens);
   live->resumes_apart = options_.geometry().has_windows();
   live->largest_need = blocks_needed(kv_, prompt_tokens, live->max_tokens, live->num_branches);
+  live->most_entries = entries_needed(kv_, prompt_tokens, live->max_tokens, live->num_branches);
   live->has_forked = live->num_branches == 1 && !request.beams;
   if (request.beams)
     live->search.emplace(*request.beams, BeamSearch::Limits{live->max_tokens, live->min_tokens, live->stop_tokens});
@@ -170,7 +171,15 @@ void Scheduler::plan_step(BatchPlan& plan) {
 
 void Scheduler::make_draft() {
   draft_.victims.clear();
-  while (try_draft() != nullptr) draft_.victims.push_back(choose_victim());
+  draft_.starts_wait = false;
+  while (try_draft() != nullptr) {
+    if (LiveRequest* victim = choose_victim()) {
+      draft_.victims.push_back(victim);
+    } else {
+      QUIRE_CHECK(!draft_.starts_wait, "out of blocks with exempt requests only");
+      draft_.starts_wait = true;
+    }
+  }
   if (options_.num_speculative_tokens > 0) draft_proposals();
 }
 
@@ -204,8 +213,8 @@ bool Scheduler::draft_start(Prefill& prefill, SequenceId sequence, std::int32_t 
     return hit.num_tokens > 0 ? kv_.plan_start(sequence, hit, end) : kv_.plan_reserve(sequence, end);
   };
   bool fits = plan();
-  if (!fits && hit.num_idle_sources > 0) {
-    hit.drop_copy(options_.block_size);
+  if (!fits && !hit.copy_from.empty()) {
+    hit.take_less(options_.block_size);
     fits = plan();
   }
   if (fits) draft_.rows.push_back({prefill.request, prefill.branch, sequence, hit.num_tokens, num_tokens, true});
@@ -269,11 +278,20 @@ std::int64_t Scheduler::promised_blocks() const {
   return num_blocks;
 }
 
-std::int64_t Scheduler::exempt_blocks_running() const {
-  std::int64_t num_blocks = 0;
+Scheduler::Need Scheduler::exempt_need_running() const {
+  Need need;
   for (const LiveRequest* request : running_)
-    if (request->is_exempt()) num_blocks += request->largest_need;
-  return num_blocks;
+    if (request->is_exempt()) need.add(*request);
+  return need;
+}
+
+bool Scheduler::can_have(const Need& need) const {
+  return need.blocks <= kv_.capacity().num_blocks && need.entries <= kv_.most_entries();
+}
+
+/// Refused by the system again, it waits for others to end.
+bool Scheduler::waits_for_memory(const LiveRequest& request) const {
+  return request.num_refusals > 1 && request.refused_at == num_ended_;
 }
 
 std::int32_t Scheduler::rows_running() const {
@@ -324,12 +342,12 @@ bool Scheduler::waits_for_files(LiveRequest& request, const PrefixHit& hit) {
 
 void Scheduler::admit_from_queue() {
   std::int64_t free_blocks = kv_.plan_free_blocks() - promised_blocks();
-  std::int64_t exempt_room = kv_.capacity().num_blocks - exempt_blocks_running();
+  Need exempt_need = exempt_need_running();
   std::int32_t num_rows = rows_running();
   std::int32_t num_passed_over = 0;
   for (LiveRequest* request : queue_) {
     ++counters_.visited_requests;
-    if (num_rows + request->rows() > max_running_rows_) return;
+    if (num_rows + request->rows() > max_running_rows_ || (num_rows > 0 && waits_for_memory(*request))) return;
     PrefixHit hit = match(*request, request->root());
     if (waits_for_files(*request, hit) || is_passed_over(*request, hit)) {
       if (++num_passed_over > kMaxPassedOver) return;
@@ -338,10 +356,10 @@ void Scheduler::admit_from_queue() {
     const std::int64_t needed = request->blocks_to_take(kv_) - hit.num_saved_blocks;
     const std::int64_t room = free_blocks - (num_rows > 0 ? watermark_blocks_ : 0);
     if (needed > room) return;
-    if (needed + hit.num_idle_sources > room) hit.drop_copy(options_.block_size);
+    if (needed + hit.num_idle_sources > room) hit.take_less(options_.block_size);
     if (request->is_exempt()) {
-      exempt_room -= request->largest_need;
-      if (exempt_room < 0) return;
+      exempt_need.add(*request);
+      if (!can_have(exempt_need)) return;
     }
     free_blocks -= needed + hit.num_idle_sources;
     num_rows += request->rows();
@@ -381,7 +399,12 @@ LiveRequest* Scheduler::draft_prefills() {
     Prefill& prefill = draft_.prefills[i];
     const bool fits = prefill.starts() ? draft_start(prefill, SequenceId{next_sequence++}, shares[i])
                                        : draft_row(prefill.request, prefill.branch, shares[i]);
-    if (!fits) return prefill.request;
+    if (fits) continue;
+    // What runs makes room by preemption; what would start with others, or with nobody left to preempt, can wait.
+    const bool waits = prefill.starts() && (i >= draft_.num_running_prefills || draft_.starts_wait);
+    if (!waits || draft_.rows.empty()) return prefill.request;
+    if (i >= draft_.num_running_prefills) return nullptr;
+    --next_sequence;
   }
   return nullptr;
 }
@@ -396,13 +419,13 @@ RunningView Scheduler::running_view(const LiveRequest& request) const {
   return view;
 }
 
+/// nullptr: there is none.
 LiveRequest* Scheduler::choose_victim() const {
   LiveRequest* victim = nullptr;
   for (LiveRequest* request : running_)
     if (!request->is_exempt() && !is_victim(request) &&
         (!victim || victim_policy_->yields_before(running_view(*request), running_view(*victim))))
       victim = request;
-  QUIRE_CHECK(victim != nullptr, "out of blocks with exempt requests only");
   return victim;
 }
 
@@ -426,25 +449,34 @@ void Scheduler::commit_victim(LiveRequest* request, BatchPlan& plan) {
   std::vector<SequenceId> sequences;
   for (const auto& branch : request->branches)
     if (branch->memory) sequences.push_back(*branch->memory);
-  const PreemptionKind kind = choose_preemption(preemption_mode_, kv_.estimate_keep(sequences), options_.copy_block_ns,
-                                                options_.compute_token_ns);
+  const KeepEstimate estimate = kv_.estimate_keep(sequences);
+  const PreemptionKind kind =
+      choose_preemption(preemption_mode_, estimate, options_.copy_block_ns, options_.compute_token_ns);
   for (const auto& branch : request->branches) {
     if (branch->memory && kind == PreemptionKind::swap) kv_.plan_keep(*branch->memory, branch->chain);
+  }
+  plan.dropped.insert(plan.dropped.end(), sequences.begin(), sequences.end());
+  ++request->view.num_preemptions;
+  set_preempted(*request,
+                {request->view.request, request->view.num_preemptions, kind, estimate.num_blocks, estimate.num_tokens});
+}
+
+/// Its branches' memory has been given up, or is by the plan at hand.
+void Scheduler::set_preempted(LiveRequest& request, RequestPreempted event) {
+  for (const auto& branch : request.branches) {
     branch->memory.reset();
     branch->computed = 0;
     branch->tail_copies = 0;
   }
-  plan.dropped.insert(plan.dropped.end(), sequences.begin(), sequences.end());
-  request->choose_sources();
-  request->num_apart = 0;
-  std::erase(running_, request);
-  move_to(*request, RequestState::preempted);
-  ++request->view.num_preemptions;
-  request->view.cached_tokens = cached_tokens(*request);
-  queue_.insert(request);
-  events_.push_back(RequestPreempted{request->view.request, request->view.num_preemptions, kind});
+  request.choose_sources();
+  request.num_apart = 0;
+  std::erase(running_, &request);
+  move_to(request, RequestState::preempted);
+  request.view.cached_tokens = cached_tokens(request);
+  queue_.insert(&request);
   ++counters_.preemptions;
-  ++counters_.preemptions_by[static_cast<std::size_t>(kind)];
+  ++counters_.preemptions_by[static_cast<std::size_t>(event.kind)];
+  events_.push_back(event);
 }
 
 void Scheduler::commit_start(const DraftRow& row) {

@@ -50,6 +50,13 @@
 // circles. Each row makes progress, and every request is computed at most kMaxPreemptions + 1 times: with need = n (P +
 // G) work ends within the sum of (kMaxPreemptions + 1) * need steps.
 //
+// Refused by the system: a plan counts on memory that the kernel may refuse all the same (mappings of vAttention). A
+// row that this happens to is not computed, and its request is preempted, by recompute; the manager gives back what
+// nobody needs. The request tries again at once; refused again before it has computed what it never had, it waits until
+// somebody has ended, unless nothing runs. Refused kMaxRefusals + 1 times with nothing else running it fails. So a
+// request is refused at most once more for every sequence that ends and for every position it computes. Refusals do not
+// count as preemptions in what is said above and below.
+//
 // Ageing: nobody starves, whatever the policies and whatever arrives later. Once a request has been live for more than
 // options.ageing_steps steps it is aged: it comes behind the exempt ones and before all others, in the queue and among
 // the running, and the aged are in the order of their arrival. At most kMaxAgedPerStep age in a step, first arrived
@@ -72,7 +79,8 @@
 //  included),
 //      less than its tokens, or has no memory and its source, if any, is another branch; nobody else has reserved
 //      anything
-//  S5  nobody has been preempted more than kMaxPreemptions times; the exempt ones running fit the pool at their largest
+//  S5  nobody has been preempted more than kMaxPreemptions times; the exempt ones running fit the pool, and the entries
+//      that tables may have (KvManager::most_entries), at their largest
 //  S6  the aged ones are exactly the live ones that arrived before the first that has not aged
 //
 // Thread-safety: none; one thread at a time.
@@ -101,9 +109,9 @@
 
 namespace quire {
 
-/// A step of few tokens takes the time of reading the weights; behind that each more costs its own computation, and
-/// most proposals are not worth it.
-inline constexpr std::int32_t kMaxTokensWithProposals = 16;
+/// A step of few tokens takes little more than the time of reading the weights; with more, each costs its own
+/// computation, and most proposals are not worth it (docs/performance.md). So four rows get one each, eight none.
+inline constexpr std::int32_t kMaxTokensWithProposals = 8;
 inline constexpr std::int32_t kMaxPassedOver = 32;
 inline constexpr std::int32_t kMaxAgedPerStep = 32;
 inline constexpr std::int32_t kMaxLookedUp = 16;
@@ -186,6 +194,7 @@ class Scheduler {
     std::size_t num_running_prefills = 0;    ///< of these
     std::vector<std::int32_t> remaining;     ///< [prefills]
     std::vector<LiveRequest*> asking_files;  ///< reads are planned for them
+    bool starts_wait = false;                ///< nobody is left to preempt: a start without room is left out
   };
 
   std::optional<Refusal> find_fault(const CoreRequest& request) const;
@@ -197,6 +206,8 @@ class Scheduler {
   // scheduler_branches.cpp
   void commit_row(const PlanRow& row, const RowResult& result);
   void fail_row(LiveRequest& request, const Branch& branch);
+  void refuse_those();
+  void refuse(LiveRequest& request, bool is_alone);
   void commit_tokens(LiveRequest& request, Branch& branch, const RowResult& result);
   void fork_samples(LiveRequest& request, std::span<const Candidate> tokens);
   std::optional<BranchFinished> take_token(LiveRequest& request, Branch& branch, TokenId token);
@@ -239,15 +250,23 @@ class Scheduler {
   PrefixHit match(const LiveRequest& request, Branch& branch) const;
   bool is_passed_over(LiveRequest& request, const PrefixHit& hit) const;
   bool waits_for_files(LiveRequest& request, const PrefixHit& hit);
+  bool waits_for_memory(const LiveRequest& request) const;
   bool is_victim(const LiveRequest* request) const;
   RunningView running_view(const LiveRequest& request) const;
   LiveRequest* choose_victim() const;
   std::int64_t promised_blocks() const;
-  std::int64_t exempt_blocks_running() const;
+  /// What exempt requests may take at their largest.
+  struct Need {
+    std::int64_t blocks = 0, entries = 0;
+    void add(const LiveRequest& request) { blocks += request.largest_need, entries += request.most_entries; }
+  };
+  Need exempt_need_running() const;
+  bool can_have(const Need& need) const;
   std::int32_t rows_running() const;
 
   void commit_draft(BatchPlan& plan);
   void commit_victim(LiveRequest* request, BatchPlan& plan);
+  void set_preempted(LiveRequest& request, RequestPreempted event);
   void commit_start(const DraftRow& row);
   void commit_admission(const DraftRow& row);
   void append_row(const DraftRow& row, const KvReservation& reservation, BatchPlan& plan);
@@ -280,6 +299,8 @@ class Scheduler {
   std::vector<SequenceFork> forks_;   ///< since the last plan
   std::vector<SequenceId> dropped_;   ///< released since the last plan
   std::vector<RequestId> searching_;  ///< whose beams the commit at hand has heard of
+  std::vector<RequestId> refused_;    ///< that the system refused memory to, in the commit at hand
+  std::uint64_t num_ended_ = 0;       ///< sequences, so far
   std::vector<Event> events_;
   std::vector<KvReservation> reservations_;
   Draft draft_;

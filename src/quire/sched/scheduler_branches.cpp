@@ -17,8 +17,11 @@ std::span<const TokenId> generated_by(const LiveRequest& request, const Branch& 
 void Scheduler::commit(const BatchPlan& plan, std::span<const RowResult> results) {
   QUIRE_CHECK(results.size() == plan.rows.size(), results.size(), " results for ", plan.rows.size(), " rows");
   searching_.clear();
+  refused_.clear();
   for (std::size_t i = 0; i < plan.rows.size(); ++i) commit_row(plan.rows[i], results[i]);
-  for (RequestId id : searching_) advance_beams(*find(id));
+  refuse_those();
+  for (RequestId id : searching_)
+    if (std::find(refused_.begin(), refused_.end(), id) == refused_.end()) advance_beams(*find(id));
 }
 
 void Scheduler::commit_row(const PlanRow& row, const RowResult& result) {
@@ -29,6 +32,10 @@ void Scheduler::commit_row(const PlanRow& row, const RowResult& result) {
   QUIRE_CHECK(found != request->branches.end() && (*found)->computed == row.begin, "a row of request ", row.request,
               " that is not the planned one");
   Branch& branch = **found;
+  if (result.refused) {
+    if (refused_.empty() || refused_.back() != row.request) refused_.push_back(row.request);
+    return;
+  }
   if (result.failed) return fail_row(*request, branch);
   if (row.num_proposed > 0) take_proposals(*request, branch, row, result);
   const std::int32_t end = end_that_counts(row, result);
@@ -37,6 +44,7 @@ void Scheduler::commit_row(const PlanRow& row, const RowResult& result) {
       static_cast<std::uint64_t>(std::max(0, std::min(end, branch.ever_computed) - row.begin));
   branch.computed = end;
   branch.tail_copies = 0;
+  if (end > branch.ever_computed) request->num_refusals = request->num_refused_alone = 0;
   branch.ever_computed = std::max(branch.ever_computed, end);
   branch.logits_begin = std::max(branch.logits_begin, end);
   kv_.publish(*branch.memory, branch.chain, std::span(branch.tokens).first(static_cast<std::size_t>(end)));
@@ -55,6 +63,33 @@ void Scheduler::fail_row(LiveRequest& request, const Branch& branch) {
         {request.view.request, branch.index, FinishReason::failed, TokenId{-1}, request.num_generated_by(branch)});
   remove(request, branch);
   note_searching(request);
+}
+
+// -- refusals --
+
+/// The other rows of these requests have been committed.
+void Scheduler::refuse_those() {
+  if (refused_.empty()) return;
+  std::sort(refused_.begin(), refused_.end());
+  refused_.erase(std::unique(refused_.begin(), refused_.end()), refused_.end());
+  const bool is_alone = running_.size() == refused_.size();
+  for (RequestId id : refused_) refuse(*find(id), is_alone);
+  kv_.note_refused();
+}
+
+void Scheduler::refuse(LiveRequest& request, bool is_alone) {
+  ++request.num_refusals;
+  if (is_alone && ++request.num_refused_alone > kMaxRefusals) return end_request(request, FinishReason::failed);
+  request.refused_at = num_ended_;
+  for (const auto& branch : request.branches) {
+    // A search goes on with all its beams at once: what the others have offered is computed again, its logits too.
+    if (request.search) branch->logits_begin = std::min(branch->logits_begin, branch->num_tokens() - 1);
+    branch->candidates.clear();
+    if (!branch->memory) continue;
+    kv_.release(*branch->memory);
+    dropped_.push_back(*branch->memory);
+  }
+  set_preempted(request, {request.view.request, request.view.num_preemptions, PreemptionKind::recompute_refused, 0, 0});
 }
 
 // -- samples --
@@ -251,6 +286,7 @@ void Scheduler::give_memory(Branch& branch, SequenceId sequence, std::int32_t co
 void Scheduler::give_up_memory(Branch& branch) {
   kv_.forget_kept(branch.chain);
   if (!branch.memory) return;
+  ++num_ended_;
   kv_.release(*branch.memory);
   dropped_.push_back(*branch.memory);
   branch.memory.reset();

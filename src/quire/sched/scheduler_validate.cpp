@@ -39,7 +39,7 @@ std::optional<std::string> Scheduler::validate_running() const {
     return cat("S3: those running have ", rows_running(), " rows, at most ", max_running_rows_, " may be");
   if (kv_.num_sequences() != num_sequences)
     return cat("S4: ", kv_.num_sequences(), " sequences hold memory, ", num_sequences, " branches run");
-  if (exempt_blocks_running() > kv_.capacity().num_blocks) return "S5: the exempt requests running do not fit the pool";
+  if (!can_have(exempt_need_running())) return "S5: the exempt requests running do not fit the pool";
   return std::nullopt;
 }
 

@@ -91,7 +91,7 @@ TEST(Api, KvReportSaysWhatTheMemoryIsUsedFor) {
       R"("prefix_cache":{"enabled":true,"queried_tokens":400,"hit_tokens":100,"hit_rate":0.25,"evicted_blocks":0},)"
       R"("requests":{"running":0,"waiting":0,"preempted":1},)"
       R"("preemptions":{"total":2,"recomputed_tokens":17,"by_kind":{"swap":2,"recompute_asked":0,)"
-      R"("recompute_no_tiers":0,"recompute_no_room":0,"recompute_cheaper":0}},)"
+      R"("recompute_no_tiers":0,"recompute_no_room":0,"recompute_cheaper":0,"recompute_refused":0}},)"
       R"("ram_tier":{"bytes":9000,"blocks":9,"keyed":5,"private":0,"stored_blocks":7,"loaded_blocks":6,)"
       R"("lost_blocks":0,"evicted_blocks":0},)"
       R"("file_tier":{"bytes":500,"files":0,"removed_files":0,"writes_waiting":0,"writes_given_up":0,)"

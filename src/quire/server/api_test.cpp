@@ -283,7 +283,8 @@ TEST(Api, AFailureAfterTheStartComesAsAnEventAndDone) {
 
 // ---- lifetimes ----
 
-TEST(Api, AGoneClientsRequestsAreCancelledAtOnce) {
+// K08: a client had gone, and its answer was computed to the end of the context.
+TEST(Api, K08AGoneClientsRequestsAreCancelledAtOnce) {
   ApiWorld world;
   auto exchange = world.post(kCompletions, R"({"prompt":["a","b"],"stream":true})");
   world.reply(0, "x", Finish{});
