@@ -405,6 +405,24 @@ def beam_searches_are_recorded_as_who_continued_whom(quire):
             assert code == 1 and word in err and err.count("\n") == 1, err
 
 
+@check
+def calibrate_keeps_what_it_measured_with_its_setting(quire):
+    flags = ["--seconds", "1", "--kv-memory", "64MiB", "--ctx", "256", "--max-batch-tokens", "64"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "made" / "calibration.json"
+        rows = json.loads(quire.ok("calibrate", *flags, "--out", str(path), "--json", "-"))["rows"]
+        kept = json.loads(path.read_text())
+    assert len(rows) > 30 and all(row["value"] > 0 and row["peer"] > 0 for row in rows)
+    assert kept["format"] == "quire calibration" and kept["measured"]["num_points"] == len(rows)
+    assert set(kept["setting"]) == {"cpu", "cpu_tier", "threads", "model", "model_digest", "kv_type", "block_size",
+                                    "quire_version"}
+    assert kept["setting"]["block_size"] == 16 and len(kept["setting"]["model_digest"]) == 64
+    assert len(kept["cost"]["by_tokens"]) > 16
+    quire.refused(1, ["calibrate", "paged", "vattention"], "calibrate", *flags, "--kv-manager", "vattention")
+    quire.refused(1, ["/nowhere/at/all"], "calibrate", *flags, "--out", "/proc/nowhere/at/all/c.json")
+    quire.refused(2, ["--seconds"], "calibrate", "--seconds", "0")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", required=True)
