@@ -363,6 +363,8 @@ void Engine::State::publish() {
   stats.generated_tokens = counters.generated_tokens;
   stats.preemptions = counters.preemptions;
   stats.step_ns += std::exchange(step_ns, 0);
+  stats.shared_positions = executor->cascade().shared;
+  stats.unshared_positions = executor->cascade().unshared;
   stats.kv.manager = loaded.info.kv_manager;
   stats.kv.prefix_cache = loaded.info.prefix_cache;
   stats.kv.block_size = loaded.info.block_size;

@@ -147,6 +147,9 @@ struct EngineStats {
   std::uint64_t prefix_queries = 0, prefix_hits = 0;  ///< tokens looked up in the prefix cache, and found
   std::uint64_t prefix_evictions = 0;                 ///< cached blocks given up for new content
   std::uint64_t step_ns = 0;                          ///< time spent in steps
+  /// Positions of all layers that attention walked once for several sequences, and what they would be if each walked
+  /// its own (attention/shared_spans.h).
+  std::int64_t shared_positions = 0, unshared_positions = 0;
   KvStats kv;
   std::uint64_t plan_digest = 0;  ///< over all plans so far: equal for equal command logs
 };
