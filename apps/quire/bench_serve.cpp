@@ -14,6 +14,7 @@
 
 #include "commands.h"
 #include "flags.h"
+#include "quire/base/checked.h"
 #include "quire/loadgen/load_run.h"
 #include "quire/loadgen/sources.h"
 #include "quire/loadgen/summary.h"
@@ -28,6 +29,7 @@ namespace {
 
 /// With neither --requests nor --duration.
 constexpr std::uint64_t kDefaultRequests = 100;
+constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 /// The filter that vLLM's benchmarks put on ShareGPT.
 constexpr std::int32_t kShareGptShortest = 4, kShareGptLongestPrompt = 1024, kShareGptLongest = 2048;
 
@@ -43,7 +45,7 @@ struct ServeLoadFlags {
   std::int64_t max_total = 0;
   std::int32_t shared_prefix = 0;
   bool chat = false, text = false, obey_eos = false;
-  std::string token_ids = "1000-15999", model, api_key, slo, timeout = "10min", json_path;
+  std::string token_ids = "1000-15999", model, api_key, slo, timeout = "10min", json_path, requests_to;
   double temperature = 0;
 };
 
@@ -71,6 +73,7 @@ Result<std::vector<LengthPair>> sharegpt_lengths() {
 struct Workload {
   std::unique_ptr<LengthSampler> sampler;
   std::unique_ptr<RequestSource> source;
+  const loadgen::ShortEnoughSource* filter = nullptr;  ///< the source, with --max-total
 };
 
 Result<ArrivalProcess> arrivals_of(const ServeLoadFlags& flags) {
@@ -97,7 +100,7 @@ Result<Workload> open_trace_workload(const ServeLoadFlags& flags) {
   return out;
 }
 
-Result<Workload> make_workload(const ServeLoadFlags& flags) {
+Result<Workload> make_whole_workload(const ServeLoadFlags& flags) {
   if (!flags.trace.empty()) return open_trace_workload(flags);
   Workload out;
   if (flags.lengths == "sharegpt") {
@@ -109,8 +112,18 @@ Result<Workload> make_workload(const ServeLoadFlags& flags) {
     out.sampler = std::make_unique<IndependentLengths>(prompt, output);
   }
   QUIRE_TRY(const ArrivalProcess arrivals, arrivals_of(flags));
-  const SyntheticSource::Options options{.num_requests = ~std::uint64_t{0}, .seed = flags.seed};
+  const SyntheticSource::Options options{.num_requests = kNoLimit, .seed = flags.seed};
   out.source = std::make_unique<SyntheticSource>(options, arrivals, *out.sampler);
+  return out;
+}
+
+Result<Workload> make_workload(const ServeLoadFlags& flags) {
+  QUIRE_TRY(Workload out, make_whole_workload(flags));
+  if (flags.max_total > 0) {
+    auto short_enough = std::make_unique<loadgen::ShortEnoughSource>(std::move(out.source), flags.max_total);
+    out.filter = short_enough.get();
+    out.source = std::move(short_enough);
+  }
   return out;
 }
 
@@ -148,7 +161,7 @@ Result<loadgen::LoadOptions> load_options(const ServeLoadFlags& flags) {
     out.duration_ns = static_cast<std::uint64_t>(*ms * 1e6);
   }
   const bool ends = out.duration_ns > 0 || !flags.trace.empty();
-  out.num_requests = flags.requests > 0 ? flags.requests : ends ? ~std::uint64_t{0} : kDefaultRequests;
+  out.num_requests = flags.requests > 0 ? flags.requests : ends ? kNoLimit : kDefaultRequests;
   return out;
 }
 
@@ -191,6 +204,26 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
+/// The bodies of the requests that a run would send, one a line, those of the warm-up first.
+Result<int> write_requests(const ServeLoadFlags& flags) {
+  if (!flags.url.empty()) return fail("found a server and --requests-to, which sends nothing; wanted one of them");
+  if (!flags.duration.empty())
+    return fail("--requests-to: only a server decides how many a --duration holds; wanted --requests");
+  QUIRE_TRY(const loadgen::LoadOptions options, load_options(flags));
+  QUIRE_TRY(const Workload workload, make_workload(flags));
+  QUIRE_TRY(auto writing, writer_options(flags));
+  const loadgen::RequestWriter writer(std::move(writing));
+  const std::uint64_t most = checked_add(options.num_warmup, options.num_requests).value_or(kNoLimit);
+  std::string lines;
+  for (std::uint64_t number = 0; number < most; ++number) {
+    const auto spec = workload.source->next();
+    if (!spec) break;
+    lines += writer.body(*spec, number) + "\n";
+  }
+  QUIRE_TRY_VOID(write_file(flags.requests_to, lines));
+  return kDone;
+}
+
 Result<std::string> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -199,6 +232,8 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Result<int> serve_load(ServeLoadFlags flags) {
+  if (!flags.requests_to.empty()) return write_requests(flags);
+  if (flags.url.empty()) return fail("wanted the address of a server, http://HOST:PORT, or --requests-to");
   QUIRE_TRY(const loadgen::Url url, loadgen::parse_url(flags.url));
   QUIRE_TRY(loadgen::LoadOptions options, load_options(flags));
   loadgen::Slo slo;
@@ -210,12 +245,6 @@ Result<int> serve_load(ServeLoadFlags flags) {
   auto timeout_ms = loadgen::parse_duration_ms(flags.timeout);
   if (!timeout_ms.ok()) return fail("--timeout: ", timeout_ms.error().message);
   QUIRE_TRY(Workload workload, make_workload(flags));
-  const loadgen::ShortEnoughSource* filter = nullptr;
-  if (flags.max_total > 0) {
-    auto short_enough = std::make_unique<loadgen::ShortEnoughSource>(std::move(workload.source), flags.max_total);
-    filter = short_enough.get();
-    workload.source = std::move(short_enough);
-  }
   QUIRE_TRY(auto client, loadgen::make_http_client(url, {.timeout_ms = static_cast<std::uint64_t>(*timeout_ms) + 1,
                                                          .api_key = flags.api_key}));
   if (flags.model.empty()) {
@@ -240,8 +269,9 @@ Result<int> serve_load(ServeLoadFlags flags) {
     QUIRE_TRY_VOID(write_file(flags.json_path, text));
   }
   write_output(load_as_text(flags.url, flags.model, summary));
-  if (filter != nullptr && filter->num_left_out() > 0) {
-    write_output(cat(filter->num_left_out(), " requests of the workload were longer than --max-total and left out\n"));
+  if (workload.filter != nullptr && workload.filter->num_left_out() > 0) {
+    write_output(
+        cat(workload.filter->num_left_out(), " requests of the workload were longer than --max-total and left out\n"));
   }
   return summary.num_completed > 0 ? kDone : kFailed;
 }
@@ -305,6 +335,8 @@ void add_request_flags(CLI::App& command, ServeLoadFlags& flags) {
   command.add_option("--timeout", flags.timeout, "Of a request")->capture_default_str();
   command.add_option("--slo", flags.slo, "Limits that goodput counts by: ttft=1s,itl=100ms,tpot=50ms,e2e=30s");
   command.add_option("--json", flags.json_path, "Write the figures to this file");
+  command.add_option("--requests-to", flags.requests_to,
+                     "Write the requests to this file, a JSON body a line, and send nothing (no URL)");
 }
 
 }  // namespace
@@ -312,7 +344,7 @@ void add_request_flags(CLI::App& command, ServeLoadFlags& flags) {
 void add_bench_serve(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<ServeLoadFlags>();
   auto* serve = bench.add_subcommand("serve", "A load on an OpenAI-compatible server, and what its clients see");
-  serve->add_option("url", flags->url, "http://HOST:PORT")->required();
+  serve->add_option("url", flags->url, "http://HOST:PORT");
   add_load_flags(*serve, *flags);
   add_request_flags(*serve, *flags);
   serve->callback([flags, &chosen] { chosen = reported("bench serve", [flags] { return serve_load(*flags); }); });

@@ -125,7 +125,7 @@ def main():
     rows = [row(f"prefill {args.context}", args.context, peer.prefill(args.context, args.repeat))]
     for batch in map(int, args.batch.split(",")):
         rows.append(row(f"decode batch {batch} context {args.context}", batch, peer.steps(batch, args.context, args.steps)))
-    print(json.dumps({"name": "llama.cpp", "version": llama_cpp.__version__, "rows": rows}))
+    print(json.dumps({"name": "llama-cpp-python", "version": llama_cpp.__version__, "rows": rows}))
 
 
 if __name__ == "__main__":

@@ -1,73 +1,99 @@
 #!/usr/bin/env python3
-"""Quire and llama.cpp side by side: the same file, threads and shapes, in alternating processes of one run.
+"""Quire and other engines side by side: the same file, threads and shapes, in alternating processes of one run.
 
-  peers.py --quire BINARY --model FILE [--threads N] [--rounds 3] [--json FILE]
+  peers.py --quire BINARY --model FILE [--peer llama.cpp|openvino|vllm]... [--threads N] [--rounds 3] [--batch 1,8,32]
+           [--steps 32] [--json FILE]
 
-Each round runs both, in turned order; a ratio is taken within a round, and the median over the rounds is printed. The
-machine may be shared: read the ratios, not the figures. Run it by `./dev bench peers`.
+Each round runs all, every other round backwards; a ratio is taken within a round, and the median over the rounds is printed.
+The machine may be shared: read the ratios, not the figures. Run it by `./dev bench peers`.
 """
 import argparse
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
+import programs
 import report
+from child import run_json
 
-# At least so many times as fast as llama.cpp with the default model (SmolLM2 Q4_1), by CPU tier.
+CONTEXT = 512
+
+
+def targets(*figures):
+    return dict(zip(["prefill 512", *(f"decode batch {batch} context 512" for batch in (1, 8, 32))], figures))
+
+
+# At least so many times as fast, by model file, CPU tier and peer; prefill 512, then decode of batch 1, 8 and 32.
 TARGETS = {
-    "avx512vnni": {"prefill 512": 7.0, "decode batch 1 context 512": 4.5, "decode batch 8 context 512": 6.5,
-                   "decode batch 32 context 512": 5.5},
-    "avx2": {"prefill 512": 3.0, "decode batch 1 context 512": 2.6, "decode batch 8 context 512": 4.0,
-             "decode batch 32 context 512": 3.5},
+    "SmolLM2-135M-Instruct.Q4_1.gguf": {
+        "avx512vnni": {"llama.cpp": targets(7.0, 4.5, 6.5, 5.5)},
+        "avx2": {"llama.cpp": targets(3.0, 2.6, 4.0, 3.5), "openvino": targets(1.4, 5.0, 4.0, 3.0)},
+    },
+    "SmolLM2-135M-Instruct.Q8_0.gguf": {"avx512vnni": {"llama.cpp": targets(3.7, 3.3, 3.5, 3.5)}},
+    "qwen2.5-coder-0.5b-instruct.Q4_K_M.gguf": {"avx2": {"llama.cpp": targets(2.0, 1.3, 2.0, 2.0)}},
+    "gemma-3-270m.Q4_K_M.gguf": {"avx2": {"llama.cpp": targets(1.7, 1.15, 2.0, 2.0)}},
 }
-METRICS = list(TARGETS["avx2"])
 
 
-def run_json(command):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit(f"peers: {command[0]} {command[1]} ended with exit code {done.returncode}")
-    return json.loads(done.stdout)
+def target_of(model, tier, peer, metric):
+    """That of the tier, or else of AVX2: a better one should reach it too."""
+    tiers = TARGETS.get(Path(model).name, {})
+    return tiers.get(tier, tiers.get("avx2", {})).get(peer, {}).get(metric)
+
+
+def by_metric(rows):
+    return {row["metric"]: row["value"] for row in rows}
 
 
 def run_quire(args):
     common = [args.model, "--threads", str(args.threads), "--json", "-"]
-    prefill = run_json([args.quire, "bench", "prefill", *common, "--tokens", "512", "--repeat", "3"])
-    step = run_json([args.quire, "bench", "step", *common, "--context", "512", "--batch", "1,8,32", "--steps", "32"])
-    return {"info": step, "rows": {row["metric"]: row["value"] for row in prefill["rows"] + step["rows"]}}
+    prefill = run_json([args.quire, "bench", "prefill", *common, "--tokens", str(CONTEXT), "--repeat", "3"])
+    step = run_json([args.quire, "bench", "step", *common, "--context", str(CONTEXT), "--batch", args.batch,
+                     "--steps", str(args.steps)])
+    return {**step, "rows": prefill["rows"] + step["rows"]}
 
 
-def run_llama_cpp(args):
-    script = str(Path(__file__).with_name("llama_cpp_bench.py"))
-    result = run_json([sys.executable, script, "--model", args.model, "--threads", str(args.threads)])
-    return {"info": result, "rows": {row["metric"]: row["value"] for row in result["rows"]}}
+def run_peer(peer, args):
+    return run_json([*programs.bench_command(peer, args), "--context", str(CONTEXT), "--batch", args.batch,
+                     "--steps", str(args.steps)], programs.engine_environment(peer, args))
+
+
+def rounds(args):
+    """(Quire's results, {peer: its results}), one for each round."""
+    ours, theirs = [], {peer: [] for peer in programs.chosen(args)}
+    for number in range(args.rounds):
+        order = [None, *theirs]
+        for peer in order if number % 2 == 0 else reversed(order):
+            print(f"round {number + 1} of {args.rounds}: {peer or 'quire'} ...", file=sys.stderr)
+            if peer is None:
+                ours.append(run_quire(args))
+                continue
+            result = programs.attempt(peer, args.peer, lambda: run_peer(peer, args))
+            if result is None:
+                del theirs[peer]
+            else:
+                theirs[peer].append(result)
+    return ours, theirs
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quire", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    programs.add_arguments(parser)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", help="also write the rows to this file")
+    parser.add_argument("--batch", default="1,8,32")
+    parser.add_argument("--steps", type=int, default=32)
     args = parser.parse_args()
 
-    ours, theirs = [], []
-    for number in range(args.rounds):
-        order = [(run_quire, ours), (run_llama_cpp, theirs)]
-        for run, results in order if number % 2 == 0 else reversed(order):
-            print(f"round {number + 1} of {args.rounds}: {run.__name__.removeprefix('run_')} ...", file=sys.stderr)
-            results.append(run(args))
-
-    machine = ours[0]["info"]["machine"]
+    ours, theirs = rounds(args)
+    machine = ours[0]["machine"]
     tier = machine.rsplit(", ", 1)[1]
-    is_default_model = Path(args.model).name.startswith("SmolLM2-135M") and "Q4_1" in args.model
-    targets = TARGETS.get(tier, TARGETS["avx2"]) if is_default_model else {}
-    theirs_name = f"llama-cpp-python {theirs[0]['info']['version']}"
-    rows = [report.row(metric, "tokens/s", [a["rows"][metric] for a in ours], theirs_name,
-                       [b["rows"][metric] for b in theirs], targets.get(metric)) for metric in METRICS]
+    values = [by_metric(result["rows"]) for result in ours]
+    rows = []
+    for metric in values[0]:
+        for peer, results in theirs.items():
+            name = f"{results[0]['name']} {results[0]['version']}"
+            rows.append(report.row(metric, "tokens/s", [one[metric] for one in values], name,
+                                   [by_metric(one["rows"])[metric] for one in results],
+                                   target_of(args.model, tier, peer, metric)))
     report.finish({"name": "peers", "machine": machine, "subject": Path(args.model).name, "rows": rows}, args.json)
 
 

@@ -15,14 +15,14 @@ def spread(values):
     return (high - low) / abs(middle) if middle else None
 
 
-def row(metric, unit, values, against, peers, at_least):
-    """values[i] and peers[i] come from the same round."""
+def row(metric, unit, values, against, peers, target=None, bound=">="):
+    """values[i] and peers[i] come from the same round; the target is for their ratio."""
     ratios = [value / peer for value, peer in zip(values, peers, strict=True)]
     ratio = statistics.median(ratios)
     return {"metric": metric, "value": statistics.median(values), "unit": unit, "against": against,
             "peer": statistics.median(peers), "ratio": ratio, "spread": spread(ratios),
-            "target": at_least, "bound": None if at_least is None else ">=",
-            "holds": None if at_least is None else ratio >= at_least}
+            "target": target, "bound": None if target is None else bound,
+            "holds": None if target is None else ratio >= target if bound == ">=" else ratio <= target}
 
 
 def cells(row):

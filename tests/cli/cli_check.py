@@ -270,6 +270,13 @@ def bench_serve_measures_any_server_and_compares_two_runs(quire):
         quire.ok("bench", url, "--rate", "2000", "--arrivals", "gamma:2", "--requests", "12", "--warmup", "2", "--prompt", "uniform:20,30",
                  "--output", "5", "--shared-prefix", "8", "--json", paths[1], model="serve")
         assert sorted(request["prompt"] for request in server.requests) == sorted(first), "the seed gives the same requests"
+        lines = Path(folder) / "requests.jsonl"
+        quire.ok("bench", "--requests-to", str(lines), "--model", "fake", "--requests", "12", "--warmup", "2", "--prompt", "uniform:20,30",
+                 "--output", "5", "--shared-prefix", "8", model="serve")
+        written = [json.loads(line) for line in lines.read_text().splitlines()]
+        assert sorted(written, key=json.dumps) == sorted(server.requests, key=json.dumps), "what is written is what is sent"
+        quire.refused(1, ["--requests-to", "wanted one"], "bench", url, "--requests-to", str(lines), model="serve")
+        quire.refused(1, ["--duration", "--requests"], "bench", "--requests-to", str(lines), "--duration", "1s", model="serve")
         compared = quire.ok("bench", *paths, model="compare")
         assert "ttft p99" in compared and 'differs in loop: "closed" and "open"' in compared
         trace = os.path.join(folder, "trace.csv")
@@ -281,6 +288,7 @@ def bench_serve_measures_any_server_and_compares_two_runs(quire):
         quire.refused(1, ["trace.csv", "byte 0"], "bench", paths[0], trace, model="compare")
         server.shutdown()
     quire.refused(1, ["https"], "bench", "https://127.0.0.1", model="serve")
+    quire.refused(1, ["http://HOST:PORT", "--requests-to"], "bench", "--requests", "1", model="serve")
     quire.refused(1, ["does not answer"], "bench", url, model="serve")
 
 
@@ -395,6 +403,24 @@ def beam_searches_are_recorded_as_who_continued_whom(quire):
         for text, word in (("{}\n", "set"), ('{"set": "a", "prompt": "b"}\n', "max_tokens"), ("x\n", "row 1"), ("", "no prompt")):
             code, err = record(text)
             assert code == 1 and word in err and err.count("\n") == 1, err
+
+
+@check
+def calibrate_keeps_what_it_measured_with_its_setting(quire):
+    flags = ["--seconds", "1", "--kv-memory", "64MiB", "--ctx", "256", "--max-batch-tokens", "64"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "made" / "calibration.json"
+        rows = json.loads(quire.ok("calibrate", *flags, "--out", str(path), "--json", "-"))["rows"]
+        kept = json.loads(path.read_text())
+    assert len(rows) > 30 and all(row["value"] > 0 and row["peer"] > 0 for row in rows)
+    assert kept["format"] == "quire calibration" and kept["measured"]["num_points"] == len(rows)
+    assert set(kept["setting"]) == {"cpu", "cpu_tier", "threads", "model", "model_digest", "kv_type", "block_size",
+                                    "quire_version"}
+    assert kept["setting"]["block_size"] == 16 and len(kept["setting"]["model_digest"]) == 64
+    assert len(kept["cost"]["by_tokens"]) > 16
+    quire.refused(1, ["calibrate", "paged", "vattention"], "calibrate", *flags, "--kv-manager", "vattention")
+    quire.refused(1, ["/nowhere/at/all"], "calibrate", *flags, "--out", "/proc/nowhere/at/all/c.json")
+    quire.refused(2, ["--seconds"], "calibrate", "--seconds", "0")
 
 
 def main():

@@ -135,10 +135,29 @@ bool is_result_of(const BatchPlan& plan, const PlanRow& row, const RowResult& re
          });
 }
 
+class CoreTarget final : public ReplayTarget {
+ public:
+  explicit CoreTarget(EngineCore& core) : core_(core) {}
+  /// A refusal then is a refusal now.
+  void submit(CoreRequest request) override { static_cast<void>(core_.submit(std::move(request))); }
+  void cancel(RequestId request) override { core_.cancel(request); }
+  void finish_branch(RequestId request, std::int32_t branch, FinishReason reason) override {
+    core_.finish_branch(request, branch, reason);
+  }
+  void note_files(const std::vector<BlockKey>& keys) override { core_.note_files(keys); }
+  void end_transfer(const TransferEnd& end) override { core_.end_transfer(end); }
+  const BatchPlan& plan_step() override { return core_.plan_step(); }
+  std::vector<Event> commit(const StepResult& result) override { return core_.commit(result); }
+  std::vector<Event> take_events() override { return core_.take_events(); }
+
+ private:
+  EngineCore& core_;
+};
+
 /// Runs the records of a log on a core. Every record is compared with what the core can accept before it is applied.
 class Replayer {
  public:
-  Replayer(ByteReader& in, EngineCore& core, Replay& replay) : in_(in), core_(core), replay_(replay) {}
+  Replayer(ByteReader& in, ReplayTarget& core, Replay& replay) : in_(in), core_(core), replay_(replay) {}
 
   Result<void> run() {
     while (in_.bytes_left() > 0 && !replay_.first_difference) {
@@ -175,7 +194,7 @@ class Replayer {
     QUIRE_TRY_VOID(check_command());
     if (request.beams && request.beams->early_stopping > EarlyStopping::never)
       return error("its early stopping is ", static_cast<int>(request.beams->early_stopping));
-    static_cast<void>(core_.submit(std::move(request)));  // a refusal then is a refusal now
+    core_.submit(std::move(request));
     return {};
   }
 
@@ -223,7 +242,10 @@ class Replayer {
     open_plan_ = &core_.plan_step();
     if (open_plan_->step != step) return error("it plans step ", step, ", due is step ", open_plan_->step);
     replay_.plan_digests.push_back(open_plan_->digest());
-    if (replay_.plan_digests.back() != digest) replay_.first_difference = step;
+    if (replay_.plan_digests.back() != digest) {
+      replay_.first_difference = step;
+      replay_.recorded_digest = digest;
+    }
     return {};
   }
 
@@ -257,7 +279,7 @@ class Replayer {
   }
 
   ByteReader& in_;
-  EngineCore& core_;
+  ReplayTarget& core_;
   Replay& replay_;
   std::size_t record_at_ = 0;
   const BatchPlan* open_plan_ = nullptr;
@@ -265,13 +287,24 @@ class Replayer {
 
 }  // namespace
 
-Result<Replay> replay(std::span<const std::byte> log, CommandSink* sink, const CacheIdentity& identity) {
+Result<CoreOptions> read_log_options(std::span<const std::byte> log) {
+  ByteReader in(log);
+  return get_header(in);
+}
+
+Result<Replay> replay_on(ReplayTarget& target, std::span<const std::byte> log) {
   ByteReader in(log);
   Replay replay;
   QUIRE_TRY(replay.options, get_header(in));
-  QUIRE_TRY(const std::unique_ptr<EngineCore> core, EngineCore::create(replay.options, sink, identity));
-  QUIRE_TRY_VOID(Replayer(in, *core, replay).run());
+  QUIRE_TRY_VOID(Replayer(in, target, replay).run());
   return replay;
+}
+
+Result<Replay> replay(std::span<const std::byte> log, CommandSink* sink, const CacheIdentity& identity) {
+  QUIRE_TRY(const CoreOptions options, read_log_options(log));
+  QUIRE_TRY(const std::unique_ptr<EngineCore> core, EngineCore::create(options, sink, identity));
+  CoreTarget target(*core);
+  return replay_on(target, log);
 }
 
 }  // namespace quire

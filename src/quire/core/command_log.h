@@ -59,11 +59,32 @@ struct Replay {
   std::vector<Event> events;                      ///< all of them
   std::uint64_t num_commands = 0;                 ///< all but plans and commits
   std::optional<std::uint64_t> first_difference;  ///< the step whose plan differs from the recorded one
+  std::uint64_t recorded_digest = 0;              ///< of that step's recorded plan, if there is one
 };
 
 /// Runs a core from a recorded log. `sink` (may be null) receives the log of the new run, which is byte-equal to the
 /// old one if and only if no plan differs. Ends at the first difference. An error says what in the bytes is wrong and
 /// where. `identity` matters only if the recorded one's hash collided.
 Result<Replay> replay(std::span<const std::byte> log, CommandSink* sink = nullptr, const CacheIdentity& identity = {});
+
+/// What a log can be run on beside a core: whatever plans and commits as one does. The calls come as a core's do.
+class ReplayTarget {
+ public:
+  virtual ~ReplayTarget() = default;
+  virtual void submit(CoreRequest request) = 0;
+  virtual void cancel(RequestId request) = 0;
+  virtual void finish_branch(RequestId request, std::int32_t branch, FinishReason reason) = 0;
+  virtual void note_files(const std::vector<BlockKey>& keys) = 0;
+  virtual void end_transfer(const TransferEnd& end) = 0;
+  virtual const BatchPlan& plan_step() = 0;
+  virtual std::vector<Event> commit(const StepResult& result) = 0;
+  virtual std::vector<Event> take_events() { return {}; }
+};
+
+/// The options of the core that wrote the log.
+Result<CoreOptions> read_log_options(std::span<const std::byte> log);
+
+/// Runs the log's records on the target, as replay() does; `options` of the result are the log's.
+Result<Replay> replay_on(ReplayTarget& target, std::span<const std::byte> log);
 
 }  // namespace quire

@@ -42,8 +42,8 @@ json::Object cost_object(const CalibratedCost& cost) {
   return {{"by_tokens", as_array(cost.by_tokens)}, {"by_remainder", std::move(remainder)},
           {"by_logits", as_array(cost.by_logits)}, {"decode_row", cost.decode_row},
           {"decode_context", cost.decode_context}, {"prefill_row", cost.prefill_row},
-          {"prefill_square", cost.prefill_square}, {"outside_step", cost.outside_step},
-          {"outside_row", cost.outside_row}};
+          {"prefill_square", cost.prefill_square}, {"prefill_read", cost.prefill_read},
+          {"outside_step", cost.outside_step},     {"outside_row", cost.outside_row}};
 }
 
 Result<double> required_number(json::ObjectReader& reader, std::string_view name, json::NumberRange range) {
@@ -115,6 +115,7 @@ Result<CalibratedCost> read_cost(const json::Object& object) {
   QUIRE_TRY(cost.decode_context, nanoseconds(reader, "decode_context"));
   QUIRE_TRY(cost.prefill_row, nanoseconds(reader, "prefill_row"));
   QUIRE_TRY(cost.prefill_square, nanoseconds(reader, "prefill_square"));
+  QUIRE_TRY(cost.prefill_read, nanoseconds(reader, "prefill_read"));
   QUIRE_TRY(cost.outside_step, nanoseconds(reader, "outside_step"));
   QUIRE_TRY(cost.outside_row, nanoseconds(reader, "outside_row"));
   QUIRE_TRY_VOID(reader.refuse_unknown());

@@ -9,15 +9,20 @@ constexpr double kMostNs = 1e18;
 
 std::uint64_t rounded(double ns) { return static_cast<std::uint64_t>(std::clamp(ns, 0.0, kMostNs) + 0.5); }
 
+double remainder_ns(const CalibratedCost& cost, std::int64_t tokens) {
+  if (tokens <= CalibratedCost::kMostExactTokens) return 0;
+  return cost.by_remainder[static_cast<std::size_t>(tokens % CalibratedCost::kTokensAtOnce)];
+}
+
 double execute(const CalibratedCost& cost, const StepShape& shape) {
   if (shape.empty()) return 0;
   const std::int64_t tokens = shape.num_tokens();
-  return cost.by_tokens.at(static_cast<double>(tokens)) +
-         cost.by_remainder[static_cast<std::size_t>(tokens % CalibratedCost::kTokensAtOnce)] +
+  return cost.by_tokens.at(static_cast<double>(tokens)) + remainder_ns(cost, tokens) +
          cost.by_logits.at(static_cast<double>(shape.num_logit_rows)) +
          cost.decode_row * static_cast<double>(shape.num_decode_rows) +
          cost.decode_context * static_cast<double>(shape.decode_context) +
-         cost.prefill_row * static_cast<double>(shape.num_prefill_rows) + cost.prefill_square * shape.prefill_squares;
+         cost.prefill_row * static_cast<double>(shape.num_prefill_rows) + cost.prefill_square * shape.prefill_squares +
+         cost.prefill_read * static_cast<double>(shape.prefill_reads);
 }
 
 }  // namespace

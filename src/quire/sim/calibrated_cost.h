@@ -2,10 +2,11 @@
 // CalibratedCost: how long steps take on a machine that was measured (planning/calibrate.h). A step's time is a sum:
 //
 //     by_tokens(T)            every layer's matrix products over the step's T tokens, and what every step has
-//   + by_remainder[T % 8]     matrix kernels take tokens by eights, then by fours, twos and ones
+//   + by_remainder[T % 8]     beyond 16: matrix kernels take tokens by eights, then by fours, twos and ones
 //   + by_logits(L)            output head and sampling of the L positions whose logits are wanted
 //   + decode_row, decode_context       of decode rows: each, and each position that they attend to
-//   + prefill_row, prefill_square      of chunks of prompts: each, and each unit of end^2 - begin^2
+//   + prefill_row, prefill_square, prefill_read    of chunks of prompts: each, each unit of end^2 - begin^2, and each
+//                             position that 32 of its tokens read together
 //
 // and around it what the engine's thread does besides: planning, detokenizing, delivery.
 //
@@ -33,12 +34,13 @@ struct CostCurve {
 
 struct CalibratedCost final : CostModel {
   static constexpr std::int64_t kTokensAtOnce = 8;
+  static constexpr std::int64_t kMostExactTokens = 16;  ///< up to them the curve has a point at every number
 
   std::string name;
   CostCurve by_tokens;
   std::array<double, kTokensAtOnce> by_remainder{};  ///< [0] is 0
   CostCurve by_logits;
-  double decode_row = 0, decode_context = 0, prefill_row = 0, prefill_square = 0;
+  double decode_row = 0, decode_context = 0, prefill_row = 0, prefill_square = 0, prefill_read = 0;
   double outside_step = 0, outside_row = 0;  ///< besides the step: each step, and each row that samples
 
   /// What an executor needs (StepResult::elapsed_ns), without what is besides.

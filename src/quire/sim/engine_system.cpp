@@ -1,6 +1,7 @@
 #include "quire/sim/engine_system.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
@@ -38,7 +39,6 @@ Result<std::unique_ptr<EngineSystem>> EngineSystem::create(const CoreOptions& op
 }
 
 bool EngineSystem::submit(RequestId id, const RequestSpec& spec) {
-  QUIRE_CHECK(id.value == first_id_ + live_.size(), "ids rise by one");
   CoreRequest request;
   request.id = id;
   // Without a cache nobody looks at the ids.
@@ -49,6 +49,13 @@ bool EngineSystem::submit(RequestId id, const RequestSpec& spec) {
     request.prompt.resize(static_cast<std::size_t>(spec.prompt_tokens));
   }
   request.max_tokens = spec.output_tokens;
+  return submit(std::move(request), content);
+}
+
+bool EngineSystem::submit_recorded(CoreRequest request) { return submit(std::move(request), 0); }
+
+bool EngineSystem::submit(CoreRequest request, std::uint64_t content) {
+  QUIRE_CHECK(request.id.value == first_id_ + live_.size(), "ids rise by one");
   const bool accepted = !core_->submit(std::move(request)).has_value();
   live_.push_back({content, accepted ? 0 : kEnded});
   forget_front();
@@ -57,18 +64,7 @@ bool EngineSystem::submit(RequestId id, const RequestSpec& spec) {
 
 const StepShape& EngineSystem::plan_step() {
   plan_ = &core_->plan_step();
-  for (const Event& event : core_->take_events()) {
-    const auto* preempted = std::get_if<RequestPreempted>(&event);
-    if (preempted) {
-      Live& live = live_of(preempted->request);
-      total_written_ -= live.written;
-      live.lost = std::max(live.lost, live.written);
-      live.written = 0;
-      planned_.push_back({preempted->request, ChangeKind::preempted});
-    } else if (const auto* started = std::get_if<RequestStarted>(&event)) {
-      planned_.push_back({started->request, ChangeKind::started, started->cached_tokens});
-    }
-  }
+  note(core_->take_events(), planned_);
   owners_.note(*plan_);
   shape_ = shape_of(*plan_);
   for (const PlanRow& row : plan_->rows) note_row(row);
@@ -96,25 +92,38 @@ MemoryUse EngineSystem::memory() const {
 }
 
 void EngineSystem::commit(std::vector<RequestChange>& changes) {
-  changes.insert(changes.end(), planned_.begin(), planned_.end());
-  planned_.clear();
   result_.rows.assign(plan_->rows.size(), RowResult{TokenId{0}});
   if (core_->options().prefix_cache)
     for (std::size_t i = 0; i < plan_->rows.size(); ++i) {
       const PlanRow& row = plan_->rows[i];
       result_.rows[i].token = token_of(live_of(row.request).content, static_cast<std::uint64_t>(row.end()));
     }
-  for (const Event& event : core_->commit(result_)) {
-    if (const auto* sampled = std::get_if<TokenSampled>(&event)) {
+  commit_recorded(result_, changes);
+}
+
+void EngineSystem::commit_recorded(const StepResult& result, std::vector<RequestChange>& changes) {
+  changes.insert(changes.end(), planned_.begin(), planned_.end());
+  planned_.clear();
+  note(core_->commit(result), changes);
+  forget_front();
+}
+
+void EngineSystem::note(const std::vector<Event>& events, std::vector<RequestChange>& changes) {
+  for (const Event& event : events) {
+    if (const auto* preempted = std::get_if<RequestPreempted>(&event)) {
+      Live& live = live_of(preempted->request);
+      live.lost = std::max(live.lost, live.written);
+      total_written_ -= std::exchange(live.written, 0);
+      changes.push_back({preempted->request, ChangeKind::preempted});
+    } else if (const auto* started = std::get_if<RequestStarted>(&event)) {
+      changes.push_back({started->request, ChangeKind::started, started->cached_tokens});
+    } else if (const auto* sampled = std::get_if<TokenSampled>(&event)) {
       changes.push_back({sampled->request, ChangeKind::token});
     } else if (const auto* finished = std::get_if<RequestFinished>(&event)) {
+      total_written_ -= std::exchange(live_of(finished->request).written, kEnded);
       changes.push_back({finished->request, ChangeKind::finished});
-      std::int32_t& written = live_of(finished->request).written;
-      total_written_ -= written;
-      written = kEnded;
     }
   }
-  forget_front();
 }
 
 void EngineSystem::forget_front() {

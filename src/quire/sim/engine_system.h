@@ -19,10 +19,13 @@ class EngineSystem final : public System {
   static Result<std::unique_ptr<EngineSystem>> create(const CoreOptions& options, CommandSink* sink = nullptr);
 
   bool submit(RequestId id, const RequestSpec& spec) override;
+  /// A request of a recorded run, with its own tokens; commit_recorded() has what it samples.
+  bool submit_recorded(CoreRequest request);
   bool has_work() const override { return core_->has_work(); }
   const StepShape& plan_step() override;
   MemoryUse memory() const override;
   void commit(std::vector<RequestChange>& changes) override;
+  void commit_recorded(const StepResult& result, std::vector<RequestChange>& changes);
   void look_at_blocks(std::vector<BlockCell>& cells) const override { owners_.look(core_->kv(), cells); }
   std::int32_t block_size() const override { return core_->options().block_size; }
   std::int32_t max_step_tokens() const override { return core_->options().token_budget; }
@@ -33,6 +36,8 @@ class EngineSystem final : public System {
   std::string description() const override;
 
   const EngineCore& core() const { return *core_; }
+  /// For commands of a recorded run, between steps.
+  EngineCore& core() { return *core_; }
   /// The step that is planned, or was last.
   const BatchPlan& plan() const { return *plan_; }
 
@@ -44,6 +49,9 @@ class EngineSystem final : public System {
     std::int32_t lost = 0;  ///< positions that a preemption took and that are not there again
   };
   Live& live_of(RequestId id) { return live_[static_cast<std::size_t>(id.value - first_id_)]; }
+  bool submit(CoreRequest request, std::uint64_t content);
+  /// Notes what has become of requests, and appends it.
+  void note(const std::vector<Event>& events, std::vector<RequestChange>& changes);
   void note_row(const PlanRow& row);
   void forget_front();
 

@@ -9,9 +9,12 @@ namespace quire {
 struct BatchPlan;
 
 struct StepShape {
+  static constexpr std::int64_t kTokensPerRead = 32;  ///< of a chunk that share each load of K and V
+
   std::int64_t num_prefill_rows = 0;
   std::int64_t num_prefill_tokens = 0;
-  double prefill_squares = 0;  ///< sum over rows of end^2 - begin^2: a prompt in chunks has the sum of the whole
+  double prefill_squares = 0;      ///< sum over rows of end^2 - begin^2: a prompt in chunks has the sum of the whole
+  std::int64_t prefill_reads = 0;  ///< positions read: once for each kTokensPerRead tokens of a chunk
   std::int64_t num_decode_rows = 0;
   std::int64_t num_decode_tokens = 0;  ///< of decode rows: one each, or more where several are checked at once
   std::int64_t decode_context = 0;     ///< sum over decode tokens of the positions each attends to
@@ -26,6 +29,8 @@ struct StepShape {
     num_prefill_tokens += end - begin;
     prefill_squares +=
         static_cast<double>(end) * static_cast<double>(end) - static_cast<double>(begin) * static_cast<double>(begin);
+    for (std::int64_t at = begin; at < end; at += kTokensPerRead)
+      prefill_reads += at + kTokensPerRead < end ? at + kTokensPerRead : end;
     num_logit_rows += num_logits;
   }
   /// One token, which attends to `context` positions, its own included.
