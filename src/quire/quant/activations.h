@@ -3,6 +3,7 @@
 // stands in activation_group.h. A group with amax below 2^-100 is all zero. A row with a non-finite value is flagged
 // and contributes nothing defined.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "quire/base/cpu.h"
@@ -21,6 +22,7 @@ class QuantizedRows {
   void reshape(std::int64_t rows, std::int64_t cols);
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
+  std::size_t bytes() const { return q_.size() + d_.size() + s_.size() + sum16_.size(); }
 
   /// A row's first group; its group g is kRowBlock * g records further, that of the next row of the block one record.
   ActivationGroup* row(std::int64_t row) { return groups_.as<ActivationGroup>() + first_group(row); }
