@@ -22,7 +22,6 @@ class QuantizedRows {
   void reshape(std::int64_t rows, std::int64_t cols);
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
-  std::size_t bytes() const { return q_.size() + d_.size() + s_.size() + sum16_.size(); }
 
   /// A row's first group; its group g is kRowBlock * g records further, that of the next row of the block one record.
   ActivationGroup* row(std::int64_t row) { return groups_.as<ActivationGroup>() + first_group(row); }
