@@ -24,6 +24,7 @@ void add_score(CLI::App& app, Action& chosen);
 void add_quantize(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
 void add_sim(CLI::App& app, Action& chosen);
+void add_plan(CLI::App& app, Action& chosen);
 void add_calibrate(CLI::App& app, Action& chosen);
 
 }  // namespace quire::cli

@@ -68,6 +68,31 @@ Result<std::uint64_t> parse_bytes(std::string_view text) {
   return fail("found '", text, "', wanted a size such as 512MiB or 2GiB");
 }
 
+void add_bytes(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help,
+               const std::string& shown) {
+  command
+      .add_option_function<std::string>(
+          name,
+          [name, &bytes](const std::string& text) {
+            const auto parsed = parse_bytes(text);
+            if (!parsed.ok()) throw CLI::ValidationError(name, parsed.error().message);
+            bytes = *parsed;
+          },
+          help)
+      ->default_str(shown);
+}
+
+std::string shell_quoted(const std::string& word) {
+  if (!word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+") ==
+          std::string::npos) {
+    return word;
+  }
+  std::string out = "'";
+  for (const char c : word) c == '\'' ? out += "'\\''" : out += c;
+  return out + "'";
+}
+
 Result<void> read_environment(engine::EngineOptions& options) {
   if (const char* tier = std::getenv("QUIRE_CPU")) options.cpu_tier = tier;
   if (const char* text = std::getenv("QUIRE_TEST_F32")) {
@@ -177,6 +202,48 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command.add_option("--repack-cache", options.repack_cache_dir,
                      "Keep packed weights in this directory, so that the next start is faster");
   command.add_option("--command-log", options.command_log, "Record the scheduler's commands in this file, for replay");
+}
+
+std::string engine_flags_text(const engine::EngineOptions& options) {
+  const engine::EngineOptions usual;
+  std::string text;
+  const auto flag = [&text](std::string_view name, const auto& value, const auto& default_value) {
+    if (value != default_value) text += cat(" ", name, " ", shell_quoted(cat(value)));
+  };
+  const auto size = [&text](std::string_view name, std::uint64_t value, std::uint64_t default_value) {
+    constexpr std::uint64_t kMiB = 1 << 20;
+    if (value == default_value) return;
+    text += value % kMiB == 0 ? cat(" ", name, " ", value / kMiB, "MiB") : cat(" ", name, " ", value);
+  };
+  flag("--threads", options.threads, usual.threads);
+  flag("--ctx", options.context, usual.context);
+  size("--kv-memory", options.kv_memory_bytes, usual.kv_memory_bytes);
+  flag("--kv-type", options.kv_type, usual.kv_type);
+  flag("--block-size", options.block_size, usual.block_size);
+  flag("--kv-layout", options.kv_layout, usual.kv_layout);
+  flag("--kv-manager", options.kv_manager, usual.kv_manager);
+  size("--kv-page-group", static_cast<std::uint64_t>(options.kv_page_group),
+       static_cast<std::uint64_t>(usual.kv_page_group));
+  flag("--kv-max-mappings", options.kv_max_mappings, usual.kv_max_mappings);
+  flag("--queue-policy", options.queue_policy, usual.queue_policy);
+  flag("--victim-policy", options.victim_policy, usual.victim_policy);
+  if (!options.prefix_cache) text += " --prefix-cache off";
+  flag("--speculative-tokens", options.num_speculative_tokens, usual.num_speculative_tokens);
+  flag("--ngram-min", options.ngram.min_match, usual.ngram.min_match);
+  flag("--ngram-max", options.ngram.max_match, usual.ngram.max_match);
+  size("--kv-ram-bytes", options.kv_ram_bytes, usual.kv_ram_bytes);
+  flag("--kv-swap-dir", options.kv_swap_dir, usual.kv_swap_dir);
+  size("--kv-swap-bytes", options.kv_swap_bytes, usual.kv_swap_bytes);
+  if (options.kv_swap_compression) text += " --kv-swap-compression";
+  flag("--preemption", options.preemption, usual.preemption);
+  flag("--max-batch-tokens", options.max_batch_tokens, usual.max_batch_tokens);
+  flag("--max-batch-rows", options.max_batch_rows, usual.max_batch_rows);
+  flag("--max-waiting", options.max_waiting, usual.max_waiting);
+  if (options.max_queue_ms != usual.max_queue_ms)
+    text += cat(" --max-queue-seconds ", static_cast<double>(options.max_queue_ms) / 1000);
+  flag("--repack-cache", options.repack_cache_dir, usual.repack_cache_dir);
+  flag("--command-log", options.command_log, usual.command_log);
+  return text;
 }
 
 void add_sampling_flags(CLI::App& command, sampling::SamplingParams& params) {

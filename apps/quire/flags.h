@@ -16,12 +16,20 @@ namespace quire::cli {
 /// GB, TB powers of 1000.
 Result<std::uint64_t> parse_bytes(std::string_view text);
 
+/// A flag whose value is a size; help shows `shown` as its default.
+void add_bytes(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help,
+               const std::string& shown);
+
 /// The environment: QUIRE_CPU names the CPU tier; QUIRE_TEST_F32=1 asks for the reference arithmetic.
 Result<void> read_environment(engine::EngineOptions& options);
 
 /// MODEL and the flags of the engine, written to `options`, which must outlive the parsing.
 void add_model(CLI::App& command, std::string& path);
 void add_engine_flags(CLI::App& command, engine::EngineOptions& options);
+/// The flags of add_engine_flags that give these options, those that are not the default.
+std::string engine_flags_text(const engine::EngineOptions& options);
+/// As a shell takes it.
+std::string shell_quoted(const std::string& word);
 void add_sampling_flags(CLI::App& command, sampling::SamplingParams& params);
 
 /// Opens the engine with the environment's settings, showing progress on stderr if that is a terminal.

@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
   add_quantize(app, chosen);
   add_bench(app, chosen);
   add_sim(app, chosen);
+  add_plan(app, chosen);
   add_calibrate(app, chosen);
 
   if (auto message = unknown_command(app, argc, argv)) return report(*message), kUsage;

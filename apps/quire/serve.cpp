@@ -194,7 +194,8 @@ std::string summary_json(const engine::EngineInfo& info, const Serving& serving)
   w.field("kv_bytes_per_token", info.kv_bytes_per_token).field("weight_bytes", info.weight_bytes);
   w.field("load_seconds", info.load_seconds).field("weights_seconds", info.weights_seconds);
   w.field("weights_from", weights_origin(info.repack));
-  w.field("kv_bytes", info.kv_bytes).field("scratch_bytes", info.scratch_bytes);
+  w.field("kv_bytes", info.kv_bytes).field("kv_store_bytes", info.kv_store_bytes);
+  w.field("scratch_bytes", info.scratch_bytes);
   w.field("free_memory_bytes", info.free_memory_bytes).field("kv_memory_why", info.kv_memory_why);
   w.field("kv_ram_bytes", info.kv_ram_bytes).field("kv_ram_blocks", info.kv_ram_blocks);
   w.field("kv_swap_dir", info.kv_swap_dir).field("kv_swap_bytes", info.kv_swap_bytes);

@@ -30,25 +30,6 @@ std::vector<std::string> as_strings(std::span<const std::string_view> names) { r
 
 }  // namespace
 
-namespace {
-
-/// A flag whose value is a size, as in 2MiB.
-void add_bytes(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help,
-               const std::string& shown) {
-  command
-      .add_option_function<std::string>(
-          name,
-          [name, &bytes](const std::string& text) {
-            const auto parsed = parse_bytes(text);
-            if (!parsed.ok()) throw CLI::ValidationError(name, parsed.error().message);
-            bytes = *parsed;
-          },
-          help)
-      ->default_str(shown);
-}
-
-}  // namespace
-
 void add_memory_flags(CLI::App& command, MemoryFlags& flags) {
   command.add_option("--blocks", flags.blocks, "Blocks of the pool (default: what --kv-bytes holds)")
       ->check(CLI::Range(1, 1 << 24));

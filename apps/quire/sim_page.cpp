@@ -6,23 +6,12 @@
 #include <cstring>
 #include <fstream>
 
+#include "flags.h"
 #include "quire/base/cat.h"
 #include "table.h"
 
 namespace quire::cli {
 namespace {
-
-/// As a shell takes it.
-std::string quoted(const std::string& word) {
-  if (!word.empty() &&
-      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+") ==
-          std::string::npos) {
-    return word;
-  }
-  std::string out = "'";
-  for (const char c : word) c == '\'' ? out += "'\\''" : out += c;
-  return out + "'";
-}
 
 /// The command and the flags that were given, in the order of --help; not where the results go.
 std::string command_line(const CLI::App& command) {
@@ -34,8 +23,13 @@ std::string command_line(const CLI::App& command) {
     const std::string name = option->get_name();
     if (option->count() == 0 || name == "--html" || name == "--json" || name == "--events") continue;
     if (!option->get_positional()) out += " " + name;
+    const bool is_list = option->get_delimiter() != '\0';
+    bool is_first = true;
     for (const std::string& word : option->results()) {
-      if (option->get_expected_max() > 0) out += " " + quoted(word);
+      if (option->get_expected_max() == 0) continue;
+      out += is_list && !is_first ? std::string(1, option->get_delimiter()) : " ";
+      out += shell_quoted(word);
+      is_first = false;
     }
   }
   return out;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Renders a page with every kind of chart in headless Chromium and looks at it as a reader would.
 
-  tests/html/render_check.py --tool build/sample_page --binary build/quire --out build/html [--browser chromium]
+  tests/html/render_check.py --tool build/sample_page --binary build/quire --model MODEL.gguf --out build/html [--browser chromium]
 
 At 360 and 1,600 px of width, light and dark: no error, no request, every canvas drawn, nothing wider than the window,
 every control reached by the keyboard and doing something, enough contrast, colours that colour-blind eyes tell apart.
@@ -229,29 +229,32 @@ def check_look(check, browser, page, out, at_least):
         screenshot(browser, out / f"{page.stem}-{width}-{scheme}.png")
 
 
-# What quire sim draws: the command, pictures at least, titles that must be among them.
+# What commands draw: the command, pictures at least, titles that must be among them.
 OVERLOAD = ("--requests", "300", "--blocks", "300")
-SIM_PAGES = {
-    "exercise": (("exercise",), 14, ("Paged memory beside arrays", "KV memory over time", "Requests one by one", "Block map",
+COMMAND_PAGES = {
+    "exercise": (("sim", "exercise"), 14, ("Paged memory beside arrays", "KV memory over time", "Requests one by one", "Block map",
                                      "Internal fragmentation", "Tokens of a step")),
-    "run": (("run", "--rate", "3", "--system", "quire,vattention,orca-max", "--prefix-cache", "on", "--shared-prefix", "64", *OVERLOAD),
+    "run": (("sim", "run", "--rate", "3", "--system", "quire,vattention,orca-max", "--prefix-cache", "on", "--shared-prefix", "64", *OVERLOAD),
             20, ("Systems side by side", "First token", "Block map", "Requests one by one")),
-    "rates": (("run", "--rates", "0.5,1,1.5,2,3", "--system", "quire,orca-max", *OVERLOAD), 3,
+    "rates": (("sim", "run", "--rates", "0.5,1,1.5,2,3", "--system", "quire,orca-max", *OVERLOAD), 3,
               ("Latency against rate: first token, p95",)),
-    "paper": (("paper", "sharing", "--reduced"), 1, ()),
+    "paper": (("sim", "paper", "sharing", "--reduced"), 1, ()),
+    "plan": (("plan", "MODEL", "--memory", "512MiB", "--roofline", "40,1"), 5,
+             ("Memory by part", "Latency against rate: ttft_p95", "What relief of each resource gains", "What-ifs")),
 }
 
 
-def check_sim_pages(check, browser, binary, out):
-    for name, (command, at_least, titles) in SIM_PAGES.items():
-        page = out / f"sim-{name}.html"
-        subprocess.run([binary, "sim", *command, "--html", page], check=True, stdout=subprocess.DEVNULL)
+def check_command_pages(check, browser, binary, model, out):
+    for name, (command, at_least, titles) in COMMAND_PAGES.items():
+        page = out / f"{command[0]}-{name}.html"
+        words = [model if word == "MODEL" else word for word in command]
+        subprocess.run([binary, *words, "--html", page], check=True, stdout=subprocess.DEVNULL)
         check.that(page.stat().st_size < 3 << 20, f"{name}: {page.stat().st_size} bytes, wanted less than 3 MiB")
         check_look(check, browser, page, out, at_least)
         drawn = browser.evaluate("[...document.querySelectorAll('h3')].map((node) => node.textContent)")
         check.that(set(titles) <= set(drawn), f"{name}: pictures are {drawn}, wanted {titles}")
         sources = browser.evaluate("[...document.querySelectorAll('figure')].map((node) => node.querySelector('.source').textContent + !!node.querySelector('a.csv'))")
-        check.that(all("seed 42" in one and "quire sim" in one and one.endswith("true") for one in sources),
+        check.that(all("seed 42" in one and f"quire {command[0]}" in one and one.endswith("true") for one in sources),
                    f"{name}: a picture lacks seed, command or CSV: {sources}")
 
 
@@ -259,9 +262,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", required=True, help="the program sample_page")
     parser.add_argument("--binary", required=True, help="the program quire")
+    parser.add_argument("--model", required=True, help="a model file to plan for")
     parser.add_argument("--out", required=True, help="folder for the page and its pictures")
     parser.add_argument("--browser", default=shutil.which("chromium") or "chromium")
-    parser.add_argument("--page", action="append", default=[], help="one more page, of a command, to look at")
     args = parser.parse_args()
     out = Path(args.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -273,8 +276,6 @@ def main():
     check.that(large.stat().st_size < 3 << 20, f"10,000 requests on 1,000 blocks: {large.stat().st_size} bytes, wanted less than 3 MiB")
     with Browser(args.browser) as browser:
         check_look(check, browser, page, out, 10)
-        for given in args.page:
-            check_look(check, browser, Path(given).resolve(), out, 4)
         for scheme in SCHEMES:
             open_page(browser, page.as_uri(), WIDTHS[1], scheme)
             check_colours(check, browser, scheme)
@@ -293,7 +294,7 @@ def main():
         open_page(browser, large.as_uri(), WIDTHS[1], "light")
         check_drawn(check, browser, "10,000 requests")
         screenshot(browser, out / "large-1600-light.png")
-        check_sim_pages(check, browser, args.binary, out)
+        check_command_pages(check, browser, args.binary, args.model, out)
         check.that(not browser.problems, f"the page complains or asks for something: {browser.problems}")
     print(f"{check.passed} passed, {len(check.failed)} failed")
     return 1 if check.failed else 0

@@ -11,12 +11,6 @@ namespace {
 /// Kernels load sixteen elements at a time, so the last row of the last panel may be read past its end.
 constexpr std::int64_t kPadding = 64;
 
-std::size_t pool_bytes(const KvLayout& layout, std::int64_t num_blocks) {
-  auto bytes = checked_mul(static_cast<std::uint64_t>(layout.block_bytes()), static_cast<std::uint64_t>(num_blocks));
-  QUIRE_CHECK(bytes.has_value(), num_blocks, " blocks of ", layout.block_bytes(), " bytes");
-  return static_cast<std::size_t>(*bytes) + kPadding;
-}
-
 void check_layout(const KvLayout& layout) {
   QUIRE_CHECK(layout.num_layers > 0 && layout.num_kv_heads > 0);
   QUIRE_CHECK(layout.head_dim > 0 && layout.head_dim % 2 == 0, "head_dim ", layout.head_dim);
@@ -47,10 +41,16 @@ Result<KvType> parse_kv_type(std::string_view name) {
   return fail("KV type '", name, "' is unknown; wanted f16, bf16, int8 or f32");
 }
 
+std::size_t KvStore::bytes_for(const KvLayout& layout, std::int64_t num_blocks) {
+  auto bytes = checked_mul(static_cast<std::uint64_t>(layout.block_bytes()), static_cast<std::uint64_t>(num_blocks));
+  QUIRE_CHECK(bytes.has_value(), num_blocks, " blocks of ", layout.block_bytes(), " bytes");
+  return static_cast<std::size_t>(*bytes) + kPadding;
+}
+
 KvStore::KvStore(const KvLayout& layout, std::int64_t num_blocks) : layout_(layout), num_blocks_(num_blocks) {
   check_layout(layout);
   QUIRE_CHECK(num_blocks >= 1);
-  memory_ = AlignedBuffer(pool_bytes(layout, num_blocks));
+  memory_ = AlignedBuffer(bytes_for(layout, num_blocks));
 }
 
 const std::byte* KvStore::k_panel(std::int64_t layer, BlockId block, std::int64_t head) const {

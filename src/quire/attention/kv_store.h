@@ -54,6 +54,9 @@ class KvStore {
   /// no such memory.
   KvStore(const KvLayout& layout, std::int64_t num_blocks);
 
+  /// What bytes() of such a store is.
+  static std::size_t bytes_for(const KvLayout& layout, std::int64_t num_blocks);
+
   const KvLayout& layout() const { return layout_; }
   std::int64_t num_blocks() const { return num_blocks_; }
   std::size_t bytes() const { return memory_.size(); }  ///< num_blocks * block_bytes and a little padding

@@ -363,6 +363,8 @@ void Engine::State::publish() {
   stats.generated_tokens = counters.generated_tokens;
   stats.preemptions = counters.preemptions;
   stats.step_ns += std::exchange(step_ns, 0);
+  stats.shared_positions = executor->cascade().shared;
+  stats.unshared_positions = executor->cascade().unshared;
   stats.kv.manager = loaded.info.kv_manager;
   stats.kv.prefix_cache = loaded.info.prefix_cache;
   stats.kv.block_size = loaded.info.block_size;
@@ -470,32 +472,11 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
   }
   EngineInfo& info = state->loaded.info;
   QUIRE_TRY_VOID(open_tiers(options, *state));
-  CoreOptions core_options{
-      .block_size = static_cast<std::int32_t>(info.block_size),
-      .num_blocks = static_cast<std::int32_t>(info.num_blocks),
-      .context_tokens = static_cast<std::int32_t>(info.context),
-      .token_budget = static_cast<std::int32_t>(info.max_batch_tokens),
-      .max_rows = static_cast<std::int32_t>(info.max_batch_rows),
-      .watermark_blocks = info.kv_manager == "reserved" ? 0 : -1,  // nobody there ever needs more than it has
-      .queue_policy = options.queue_policy,
-      .victim_policy = options.victim_policy,
-      .prefix_cache = info.prefix_cache,
-      .num_speculative_tokens = options.num_speculative_tokens,
-      .ngram = options.ngram,
-      .kv_manager = info.kv_manager,
-      .tile_bytes = state->loaded.virtual_store ? state->loaded.virtual_store->tile_bytes() : 0,
-      .page_group_bytes = info.page_group_bytes,
-      .max_mappings = options.kv_max_mappings,
-      .num_idle_places = static_cast<std::int32_t>(info.max_batch_rows),
-      .kv_ram_frames = static_cast<std::int32_t>(info.kv_ram_blocks),
-      .kv_files = !info.kv_swap_dir.empty(),
-      .preemption = options.preemption,
-      .layer_groups = state->loaded.layer_groups,
-  };
+  CoreOptions core_options = engine::core_options(options, state->loaded.reserved, info);
   Loaded& parts = state->loaded;
-  state->executor =
-      std::make_unique<ModelExecutor>(ExecutorParts{*parts.model, parts.memory(), *parts.pool, info.cpu_tier,
-                                                    parts.grouping, core_options.geometry(), state->tiers.get()});
+  state->executor = std::make_unique<ModelExecutor>(ExecutorParts{*parts.model, parts.memory(), *parts.pool,
+                                                                  info.cpu_tier, parts.reserved.grouping,
+                                                                  core_options.geometry(), state->tiers.get()});
   if (state->tiers && options.preemption == "auto") {
     core_options.copy_block_ns = state->tiers->measure_copy_ns();
     core_options.compute_token_ns = state->executor->measure_token_ns(core_options.token_budget);

@@ -98,6 +98,7 @@ struct EngineInfo {
   double weights_seconds = 0;         ///< of these: packing the weights, or mapping packed ones
   model::RepackReport repack;         ///< where packed weights came from
   std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
+  std::uint64_t kv_store_bytes = 0;     ///< kv_bytes and what the store adds: the null block, padding
   std::uint64_t free_memory_bytes = 0;  ///< when the engine was opened
   std::string kv_memory_why;            ///< how kv_bytes was chosen
   std::int64_t max_batch_tokens = 0, max_batch_rows = 0;
@@ -146,6 +147,9 @@ struct EngineStats {
   std::uint64_t prefix_queries = 0, prefix_hits = 0;  ///< tokens looked up in the prefix cache, and found
   std::uint64_t prefix_evictions = 0;                 ///< cached blocks given up for new content
   std::uint64_t step_ns = 0;                          ///< time spent in steps
+  /// Positions of all layers that attention walked once for several sequences, and what they would be if each walked
+  /// its own (attention/shared_spans.h).
+  std::int64_t shared_positions = 0, unshared_positions = 0;
   KvStats kv;
   std::uint64_t plan_digest = 0;  ///< over all plans so far: equal for equal command logs
 };

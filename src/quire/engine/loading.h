@@ -8,8 +8,8 @@
 #include "quire/attention/kv_memory.h"
 #include "quire/base/thread_pool.h"
 #include "quire/engine/engine.h"
+#include "quire/engine/reservation.h"
 #include "quire/engine/sha256_hasher.h"
-#include "quire/kv/layer_groups.h"
 #include "quire/model/model.h"
 #include "quire/text/chat_template.h"
 #include "quire/text/tokenizer.h"
@@ -24,8 +24,7 @@ struct Loaded {
   std::unique_ptr<model::Model> model;
   std::unique_ptr<attention::KvStore> store;                 ///< null with vattention
   std::unique_ptr<attention::VirtualKvStore> virtual_store;  ///< null without
-  model::LayerGrouping grouping;                             ///< which layers share a block of the store
-  std::vector<LayerGroup> layer_groups;                      ///< the same, as the deciding half sees it
+  Reservation reserved;                                      ///< as which all of this was loaded
 
   std::unique_ptr<Sha256Hasher> hasher;  ///< null without a prefix cache
   BlockKey cache_domain;

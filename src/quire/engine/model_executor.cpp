@@ -168,6 +168,8 @@ void ModelExecutor::compute(const BatchPlan& plan) {
       .grouping = &grouping_,
   };
   const model::ForwardOutput output = model_.forward(pool_, memory_, input);
+  cascade_.shared += output.cascade.shared;
+  cascade_.unshared += output.cascade.unshared;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const PlanRow& row = plan.rows[r];
     const auto first = static_cast<std::size_t>(row.token_offset), count = static_cast<std::size_t>(row.num_tokens);

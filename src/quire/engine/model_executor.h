@@ -57,6 +57,9 @@ class ModelExecutor final : public Executor {
   /// One for each row of the last plan.
   std::span<RowOutput> outputs() { return outputs_; }
 
+  /// Of all plans so far.
+  const model::CascadeCount& cascade() const { return cascade_; }
+
  private:
   struct RequestState {
     std::vector<sampling::Sampler> samplers;  ///< of each branch; none for a beam search
@@ -97,6 +100,7 @@ class ModelExecutor final : public Executor {
   std::optional<PlaceMirror> places_;  ///< of contiguous memory
   std::unordered_map<RequestId, RequestState> requests_;
   std::vector<sampling::SamplerScratch> scratch_;  ///< one for each worker
+  model::CascadeCount cascade_;
 
   // The step's arrays; kept for their memory.
   std::vector<attention::SequenceChunk> chunks_;  ///< [num_groups, num_rows]

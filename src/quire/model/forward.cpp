@@ -283,10 +283,7 @@ MatmulInput ProductInput::view(std::int64_t num_rows) const {
   return input;
 }
 
-std::size_t ProductInput::bytes() const {
-  // Beside the floats: a byte an element, and 8 bytes of scale and sum a group with 8 of sums of 16.
-  return values_.size() + (quantized_ ? values_.size() / sizeof(float) * 3 / 2 : 0);
-}
+std::size_t ProductInput::bytes() const { return values_.size() + (quantized_ ? quantized_->bytes() : 0); }
 
 Remainder::Remainder(std::int64_t max_rows, std::int64_t cols) : quantized_(max_rows, cols) {
   quantized_.reshape(max_rows, cols);
@@ -311,7 +308,7 @@ MatmulInput Remainder::view(std::int64_t num_rows) const {
   return input;
 }
 
-std::size_t Remainder::bytes() const { return static_cast<std::size_t>(quantized_.rows() * quantized_.cols() * 3 / 2); }
+std::size_t Remainder::bytes() const { return quantized_.bytes(); }
 
 Scratch::Scratch(const ModelConfig& config, const Weights& weights, const LoadOptions& options)
     : logit_slice(std::min(options.max_logit_rows, options.max_batch_tokens)),

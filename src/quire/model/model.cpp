@@ -30,6 +30,15 @@ Result<void> check_options(const LoadOptions& options, const ModelConfig& config
   return {};
 }
 
+WeightFormat weight_format(const LoadOptions& options) {
+  return options.f32_weights ? WeightFormat::f32 : WeightFormat::as_in_file;
+}
+
+Error no_scratch(const LoadOptions& options) {
+  return fail("not enough memory for the working buffers of ", options.max_batch_tokens, " tokens and ",
+              options.max_logit_rows, " rows of logits");
+}
+
 void check_chunks(std::span<const attention::SequenceChunk> chunks, std::int64_t num_rows, std::int64_t max_context) {
   std::int64_t next_row = 0;
   for (const auto& chunk : chunks) {
@@ -63,11 +72,25 @@ void check_input(const Model& model, const LoadOptions& options, const ForwardIn
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::~Model() = default;
 
+Result<ModelBytes> Model::plan_bytes(const GgufFile& file, const LoadOptions& options) {
+  QUIRE_TRY(const ModelConfig config, read_config(file));
+  QUIRE_TRY_VOID(check_options(options, config));
+  QUIRE_TRY(const Weights outline, outline_weights(file, config, weight_format(options)));
+  try {
+    // Its buffers are addresses until somebody writes to them.
+    ModelBytes bytes{outline.bytes(), Scratch(config, outline, options).bytes()};
+    for (const auto& params : config.rope) bytes.scratch += ops::RopeTable::bytes_for(params, options.max_context);
+    return bytes;
+  } catch (const std::bad_alloc&) {
+    return no_scratch(options);
+  }
+}
+
 Result<std::unique_ptr<Model>> Model::load(const GgufFile& file, ThreadPool& pool, const LoadOptions& options) {
   QUIRE_TRY(auto config, read_config(file));
   QUIRE_TRY_VOID(check_options(options, config));
   WeightsOptions weights_options;
-  weights_options.format = options.f32_weights ? WeightFormat::f32 : WeightFormat::as_in_file;
+  weights_options.format = weight_format(options);
   weights_options.repack_cache = options.repack_cache;
   weights_options.progress = options.progress;
   QUIRE_TRY(auto weights, load_weights(file, config, pool, weights_options));
@@ -79,8 +102,7 @@ Result<std::unique_ptr<Model>> Model::load(const GgufFile& file, ThreadPool& poo
         State{std::move(config), std::move(weights), std::move(rope), options.tier, options, std::move(scratch)});
     return std::unique_ptr<Model>(new Model(std::move(state)));
   } catch (const std::bad_alloc&) {
-    return fail("not enough memory for the working buffers of ", options.max_batch_tokens, " tokens and ",
-                options.max_logit_rows, " rows of logits");
+    return no_scratch(options);
   }
 }
 
@@ -90,9 +112,7 @@ std::size_t Model::weight_bytes() const { return state_->weights.bytes(); }
 
 std::size_t Model::scratch_bytes() const {
   std::size_t total = state_->scratch.bytes();
-  for (const auto& table : state_->rope) {
-    total += static_cast<std::size_t>(table.num_positions() * table.rotary_dim()) * sizeof(float);
-  }
+  for (const auto& table : state_->rope) total += table.bytes();
   return total;
 }
 

@@ -69,8 +69,17 @@ struct ForwardOutput {
   CascadeCount cascade;
 };
 
+/// What a model takes of memory beside the KV cache.
+struct ModelBytes {
+  std::size_t weights = 0;  ///< packed
+  std::size_t scratch = 0;  ///< activations, logits, tables
+};
+
 class Model {
  public:
+  /// What load() will take, from the file's metadata alone, by the code that load() reserves with; its errors are those
+  /// of load(). Reads no tensor and touches none of the memory.
+  static Result<ModelBytes> plan_bytes(const GgufFile& file, const LoadOptions& options);
   static Result<std::unique_ptr<Model>> load(const GgufFile& file, ThreadPool& pool, const LoadOptions& options);
   ~Model();
 

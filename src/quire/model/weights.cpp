@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "quire/model/gguf_reader.h"
 #include "quire/model/repack_file.h"
@@ -26,7 +27,8 @@ std::string text_of(std::span<const std::int64_t> shape) {
   return out + "]";
 }
 
-/// The matrices that are to be packed, found and checked before any work is done. Vectors are decoded at once.
+/// The matrices that are to be packed and the vectors that are to be decoded, found and checked before any work is
+/// done.
 class LoadPlan {
  public:
   struct Job {
@@ -45,8 +47,13 @@ class LoadPlan {
   Result<void> vector(const std::string& name, std::int64_t length, std::vector<float>& target) {
     QUIRE_TRY(const GgufTensor* tensor, find(name, std::vector<std::int64_t>{length}));
     target.resize(static_cast<std::size_t>(length));
-    quant::dequantize(tensor->dtype, tensor->data, length, target.data());
+    vectors_.emplace_back(tensor, &target);
     return {};
+  }
+
+  void decode_vectors() const {
+    for (const auto& [tensor, target] : vectors_)
+      quant::dequantize(tensor->dtype, tensor->data, static_cast<std::int64_t>(target->size()), target->data());
   }
 
   /// A tensor that the configuration has read.
@@ -82,6 +89,7 @@ class LoadPlan {
 
   const GgufFile& file_;
   std::vector<Job> jobs_;
+  std::vector<std::pair<const GgufTensor*, std::vector<float>*>> vectors_;
   std::unordered_set<std::string> used_;
 };
 
@@ -125,6 +133,10 @@ Result<void> plan_model(LoadPlan& plan, const ModelConfig& config, Weights& weig
   return plan.refuse_unused(config.architecture);
 }
 
+DType packed_type(const GgufTensor& tensor, WeightFormat format) {
+  return format == WeightFormat::f32 ? DType::f32 : tensor.dtype;
+}
+
 PackedMatrix pack(const GgufTensor& tensor, WeightFormat format) {
   if (format == WeightFormat::as_in_file) {
     return PackedMatrix::pack(tensor.dtype, tensor.rows(), tensor.cols(), tensor.data);
@@ -132,7 +144,7 @@ PackedMatrix pack(const GgufTensor& tensor, WeightFormat format) {
   const std::int64_t elements = tensor.rows() * tensor.cols();
   AlignedBuffer decoded(static_cast<std::size_t>(elements) * sizeof(float));
   quant::dequantize(tensor.dtype, tensor.data, elements, decoded.as<float>());
-  return PackedMatrix::pack(DType::f32, tensor.rows(), tensor.cols(), decoded.data());
+  return PackedMatrix::pack(packed_type(tensor, format), tensor.rows(), tensor.cols(), decoded.data());
 }
 
 /// Runs the jobs on the pool. False if memory ran out.
@@ -221,11 +233,21 @@ std::size_t Weights::bytes() const {
   return total;
 }
 
+Result<Weights> outline_weights(const GgufFile& file, const ModelConfig& config, WeightFormat format) {
+  Weights weights;
+  LoadPlan plan(file);
+  QUIRE_TRY_VOID(plan_model(plan, config, weights));
+  for (const auto& [tensor, target] : plan.take_jobs())
+    *target = PackedMatrix::view(packed_type(*tensor, format), tensor->rows(), tensor->cols(), nullptr, nullptr);
+  return weights;
+}
+
 Result<Weights> load_weights(const GgufFile& file, const ModelConfig& config, ThreadPool& pool,
                              const WeightsOptions& options) {
   Weights weights;
   LoadPlan plan(file);
   QUIRE_TRY_VOID(plan_model(plan, config, weights));
+  plan.decode_vectors();
   const auto jobs = plan.take_jobs();
   const bool keeps = !options.repack_cache.dir.empty() && options.format == WeightFormat::as_in_file;
   if (keeps) weights.repack.path = repack_path(options.repack_cache);

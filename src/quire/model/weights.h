@@ -46,6 +46,10 @@ struct WeightsOptions {
   std::function<void(double)> progress;  ///< may be empty; called on the calling thread
 };
 
+/// The weights without their values: types, shapes and sizes as load_weights gives them, with its errors. Reads no
+/// tensor.
+Result<Weights> outline_weights(const GgufFile& file, const ModelConfig& config, WeightFormat format);
+
 /// Packs all tensors of the file, in parallel, or maps them as an earlier start packed them. A tensor that is missing,
 /// of another shape than the configuration says, or not part of the family is an error that names it: nothing in a file
 /// is left out silently.

@@ -64,7 +64,7 @@ RopeTable::RopeTable(const RopeParams& params, std::int64_t num_positions) : hal
   QUIRE_CHECK(params.rotary_dim > 0 && params.rotary_dim % 2 == 0, "rotary_dim ", params.rotary_dim);
   QUIRE_CHECK(params.frequency_factors.empty() || static_cast<std::int64_t>(params.frequency_factors.size()) == half_);
   QUIRE_CHECK(params.scaling.type != RopeScaling::Type::yarn || params.scaling.original_context > 0);
-  values_.resize(static_cast<std::size_t>(num_positions * params.rotary_dim));
+  values_.resize(bytes_for(params, num_positions) / sizeof(float));
   auto frequency = frequencies(params);
   double factor = magnitude(params.scaling);
 

@@ -9,6 +9,7 @@
 //           beta_fast and beta_slow times into original_context (Peng et al., "YaRN", 2023); cosine and sine are
 //           multiplied by attn_factor * (0.1 ln(factor) + 1).
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -36,6 +37,11 @@ struct RopeParams {
 class RopeTable {
  public:
   RopeTable(const RopeParams& params, std::int64_t num_positions);
+  /// Bytes of the table of so many positions.
+  static std::size_t bytes_for(const RopeParams& params, std::int64_t num_positions) {
+    return static_cast<std::size_t>(num_positions * params.rotary_dim) * sizeof(float);
+  }
+  std::size_t bytes() const { return values_.size() * sizeof(float); }
   const float* cosine(std::int64_t position) const {
     return values_.data() + position * 2 * half_;
   }  ///< [rotary_dim / 2]

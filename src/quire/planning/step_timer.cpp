@@ -25,10 +25,11 @@ Result<std::unique_ptr<StepTimer>> StepTimer::open(const engine::EngineOptions& 
 
 StepTimer::StepTimer(engine::Loaded loaded)
     : loaded_(std::move(loaded)),
-      geometry_(static_cast<std::int32_t>(loaded_.info.block_size), loaded_.layer_groups,
+      geometry_(static_cast<std::int32_t>(loaded_.info.block_size), loaded_.reserved.layer_groups,
                 static_cast<std::int32_t>(loaded_.info.max_batch_tokens)) {
-  executor_ = std::make_unique<engine::ModelExecutor>(engine::ExecutorParts{
-      *loaded_.model, loaded_.memory(), *loaded_.pool, loaded_.info.cpu_tier, loaded_.grouping, geometry_, nullptr});
+  executor_ = std::make_unique<engine::ModelExecutor>(
+      engine::ExecutorParts{*loaded_.model, loaded_.memory(), *loaded_.pool, loaded_.info.cpu_tier,
+                            loaded_.reserved.grouping, geometry_, nullptr});
 }
 
 std::int64_t StepTimer::blocks_of(const TimedStep& step) const {

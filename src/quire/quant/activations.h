@@ -3,6 +3,7 @@
 // arithmetic: d = amax / 127, q = round-to-even(x * (1 / d)) clamped to [-127, 127], s = d * float(sum of q). A group
 // with amax below 2^-100 is all zero. A row with a non-finite value is flagged and contributes nothing defined.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -23,6 +24,7 @@ class QuantizedRows {
   void reshape(std::int64_t rows, std::int64_t cols);
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
+  std::size_t bytes() const { return q_.size() + d_.size() + s_.size() + sum16_.size(); }
 
   /// Groups from a row to the next, in all four arrays: cols / 32, or a cache line of q more where rows would fall on
   /// the same cache sets.

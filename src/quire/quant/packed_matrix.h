@@ -22,7 +22,7 @@ class PackedMatrix {
   static PackedMatrix pack(DType dtype, std::int64_t rows, std::int64_t cols, const std::byte* source);
 
   /// A matrix that was packed before: `data` is what strip(0) pointed to, packed_bytes() of it, on a 64-byte boundary,
-  /// and lives as long as `owner`.
+  /// and lives as long as `owner`. Null: a shape, whose sizes alone may be asked for.
   static PackedMatrix view(DType dtype, std::int64_t rows, std::int64_t cols, const std::byte* data,
                            std::shared_ptr<const void> owner);
   /// Bytes of a packed matrix; rows > 0, cols > 0 and in whole blocks, of a source that exists.

@@ -23,6 +23,8 @@ struct CoreCounters {
   std::uint64_t recomputed_tokens = 0;  ///< of these: positions computed again after a preemption
   std::uint64_t generated_tokens = 0;   ///< emitted; stop tokens are not. What came true behind a stop string is
   std::uint64_t copied_blocks = 0;      ///< copy-on-write, and partly cached blocks
+  std::uint64_t short_of_blocks = 0;    ///< steps in which a request of the queue did not start for want of blocks
+  std::uint64_t short_of_rows = 0;      ///< for want of rows: as many run as may
   std::uint64_t prefix_queries = 0;     ///< tokens of admitted requests, those after a preemption included
   std::uint64_t prefix_hits = 0;        ///< of these: found in the prefix cache
 

@@ -347,7 +347,8 @@ void Scheduler::admit_from_queue() {
   std::int32_t num_passed_over = 0;
   for (LiveRequest* request : queue_) {
     ++counters_.visited_requests;
-    if (num_rows + request->rows() > max_running_rows_ || (num_rows > 0 && waits_for_memory(*request))) return;
+    if (num_rows + request->rows() > max_running_rows_) return void(++counters_.short_of_rows);
+    if (num_rows > 0 && waits_for_memory(*request)) return void(++counters_.short_of_blocks);
     PrefixHit hit = match(*request, request->root());
     if (waits_for_files(*request, hit) || is_passed_over(*request, hit)) {
       if (++num_passed_over > kMaxPassedOver) return;
@@ -355,11 +356,11 @@ void Scheduler::admit_from_queue() {
     }
     const std::int64_t needed = request->blocks_to_take(kv_) - hit.num_saved_blocks;
     const std::int64_t room = free_blocks - (num_rows > 0 ? watermark_blocks_ : 0);
-    if (needed > room) return;
+    if (needed > room) return void(++counters_.short_of_blocks);
     if (needed + hit.num_idle_sources > room) hit.take_less(options_.block_size);
     if (request->is_exempt()) {
       exempt_need.add(*request);
-      if (!can_have(exempt_need)) return;
+      if (!can_have(exempt_need)) return void(++counters_.short_of_blocks);
     }
     free_blocks -= needed + hit.num_idle_sources;
     num_rows += request->rows();

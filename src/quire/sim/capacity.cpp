@@ -30,14 +30,9 @@ SimulationResult run_at_rate(const CapacitySearch& search, double rate) {
   return simulate(*system, *search.cost, source, options);
 }
 
-double find_capacity(const CapacitySearch& search) {
-  const auto is_good = [&](double rate) {
-    const SimulationResult result = run_at_rate(search, rate);
-    if (search.is_good) return search.is_good(result);
-    return !result.was_hopeless && result.normalized_latency_s() <= search.max_latency_s;
-  };
+double find_highest_rate(const std::function<bool(double rate)>& is_good, double first_rate, double precision) {
   double low = 0, high = 0;
-  for (double rate = search.first_rate; low == 0 || high == 0;) {
+  for (double rate = first_rate; low == 0 || high == 0;) {
     if (is_good(rate)) {
       low = rate;
       rate *= high == 0 ? 1.5 : 1.0;
@@ -45,14 +40,23 @@ double find_capacity(const CapacitySearch& search) {
       high = rate;
       rate /= low == 0 ? 1.5 : 1.0;
     }
-    if (low == 0 && rate < search.first_rate / kWidest) return 0;
-    if (high == 0 && rate > search.first_rate * kWidest) return low;
+    if (low == 0 && rate < first_rate / kWidest) return 0;
+    if (high == 0 && rate > first_rate * kWidest) return low;
   }
-  while (high / low > 1 + search.precision) {
+  while (high / low > 1 + precision) {
     const double rate = 0.5 * (low + high);
     (is_good(rate) ? low : high) = rate;
   }
   return low;
+}
+
+double find_capacity(const CapacitySearch& search) {
+  const auto is_good = [&](double rate) {
+    const SimulationResult result = run_at_rate(search, rate);
+    if (search.is_good) return search.is_good(result);
+    return !result.was_hopeless && result.normalized_latency_s() <= search.max_latency_s;
+  };
+  return find_highest_rate(is_good, search.first_rate, search.precision);
 }
 
 }  // namespace quire

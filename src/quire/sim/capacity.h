@@ -29,7 +29,11 @@ struct CapacitySearch {
 /// One run at a rate, as the search does it.
 SimulationResult run_at_rate(const CapacitySearch& search, double rate);
 
-/// The highest rate found good, up to about 1,000 times first_rate; 0 if none down to first_rate / 1,000 is.
+/// The highest rate found good, up to about 1,000 times first_rate; 0 if none down to first_rate / 1,000 is. By
+/// doubling and halving, then bisection down to the relative precision; what is good at a rate is taken to be so below
+/// it.
+double find_highest_rate(const std::function<bool(double rate)>& is_good, double first_rate, double precision);
+
 double find_capacity(const CapacitySearch& search);
 
 }  // namespace quire

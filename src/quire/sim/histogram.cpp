@@ -36,6 +36,12 @@ void Histogram::add(std::uint64_t value, std::uint64_t times) {
   max_ = std::max(max_, value);
 }
 
+std::uint64_t Histogram::count_above(std::uint64_t value) const {
+  std::uint64_t count = 0;
+  for (std::size_t i = bucket_of(value) + 1; i < buckets_.size(); ++i) count += buckets_[i];
+  return count;
+}
+
 std::uint64_t Histogram::quantile(std::uint32_t per_mille) const {
   if (count_ == 0) return 0;
   const auto product = static_cast<unsigned __int128>(count_) * per_mille;

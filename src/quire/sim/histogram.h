@@ -15,6 +15,8 @@ class Histogram {
   std::uint64_t count() const { return count_; }
   std::uint64_t min() const { return count_ > 0 ? min_ : 0; }
   std::uint64_t max() const { return max_; }
+  /// Values that are certainly larger: those of the buckets above the one of `value`.
+  std::uint64_t count_above(std::uint64_t value) const;
   /// 0 without values.
   double mean() const { return count_ > 0 ? static_cast<double>(sum_) / static_cast<double>(count_) : 0.0; }
 

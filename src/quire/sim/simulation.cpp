@@ -162,6 +162,8 @@ class Run {
   }
 
   bool is_hopeless() {
+    if (options_.gives_up && result_.num_steps % 64 == 0 && options_.gives_up(result_))
+      return result_.was_hopeless = true;
     if (options_.hopeless_latency <= 0) return false;
     return result_.was_hopeless =
                sum_normalized_s_ > options_.hopeless_latency * static_cast<double>(options_.expected_requests);

@@ -47,6 +47,8 @@ struct StepSample {
   MemoryUse memory;
 };
 
+struct SimulationResult;
+
 struct SimulationOptions {
   std::uint64_t max_steps = ~std::uint64_t{0};
   std::size_t max_samples = 4096;             ///< kept; when there are more, every second one goes
@@ -59,6 +61,8 @@ struct SimulationOptions {
   /// Stops early once the mean normalised latency must exceed this (s/token), given so many requests; 0: never.
   double hopeless_latency = 0;
   std::uint64_t expected_requests = 0;
+  /// Asked every 64 steps: true stops early, with was_hopeless; empty: never.
+  std::function<bool(const SimulationResult&)> gives_up;
   /// Called after every step with what it did, for event files and pictures; EngineSystem::plan() is still that step's.
   std::function<void(const StepSample& step, std::span<const RequestChange> changes)> observe;
   std::function<void(std::uint64_t num_finished, std::uint64_t now_ns)> progress;  ///< called every 1,024 steps
