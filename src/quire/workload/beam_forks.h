@@ -6,10 +6,10 @@
 //     # anything
 //     SET WIDTH PROMPT PARENTS        name of the workload; beams; tokens of the prompt; parents of all beams
 //
-// PARENTS has WIDTH digits for each generated token but the first and the last: digit i of them (0-9, then a-z) is which
-// of the beams before it beam i continues. All beams live until the end. The prompt's last position gives all beams
-// their first tokens, so those need no digits; K and V of the last ones are never written. Errors are as for traces
-// (trace.h).
+// PARENTS has WIDTH digits for each generated token but the first and the last: digit i of them (0-9, then a-z) is
+// which of the beams before it beam i continues. All beams live until the end. The prompt's last position gives all
+// beams their first tokens, so those need no digits; K and V of the last ones are never written. Errors are as for
+// traces (trace.h).
 
 #include <cstdint>
 #include <string>
