@@ -12,10 +12,15 @@
 #include <cstdint>
 
 #include "quire/base/checked.h"
+#include "quire/base/ids.h"
 
 namespace quire {
 
 inline constexpr std::int32_t kKvTileTokens = 64;
+
+/// A page-group as the block that plans know it by.
+inline BlockId block_of(std::int32_t group) { return BlockId{static_cast<std::uint32_t>(group)}; }
+inline std::int32_t group_of(BlockId block) { return static_cast<std::int32_t>(block.value); }
 
 struct PageGroupGeometry {
   std::int64_t tile_bytes = 0;   ///< of one tile in one tensor

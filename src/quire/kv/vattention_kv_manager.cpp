@@ -11,9 +11,6 @@ namespace {
 /// By one group that takes another one's place in the midst of a run.
 constexpr std::int64_t kMostRunsAdded = 2;
 
-BlockId block_of(std::int32_t group) { return BlockId{static_cast<std::uint32_t>(group)}; }
-std::int32_t group_of(BlockId block) { return static_cast<std::int32_t>(block.value); }
-
 }  // namespace
 
 std::int64_t most_groups(const VAttentionOptions& options) {
@@ -557,93 +554,6 @@ void VAttentionKvManager::keep_mappings_within_limit(std::int64_t num_more) {
   while (table_.num_runs() > limit && !idle_.empty()) unmap_last(idle_.begin()->second);
   for (std::int32_t place = 0; place < table_.num_places() && table_.num_runs() > limit; ++place)
     if (table_.is_live(place)) shrink_to(place, table_.held(place));
-}
-
-// -- the prefix cache --
-
-PrefixHit VAttentionKvManager::match(KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit) const {
-  PrefixHit hit;
-  if (!keys_) return hit;
-  QUIRE_CHECK(limit <= static_cast<std::int64_t>(tokens.size()), limit);
-  keys_->extend(chain, tokens);
-  const PageGroupGeometry& geometry = options_.geometry;
-  const PlaceKeys::Found found = keys_->find(chain, tokens, static_cast<std::int32_t>(limit / kKvTileTokens));
-  if (found.num_tiles == 0) return hit;
-  const auto groups = table_.groups(found.place);
-  // Groups that somebody may write in place are not shared any further; the first of them may be copied.
-  std::int64_t num_tiles = found.num_tiles;
-  for (std::int64_t i = 0; i < geometry.groups_within(num_tiles); ++i)
-    if (table_.state(groups[static_cast<std::size_t>(i)]).writers > 0)
-      num_tiles = std::min(num_tiles, ((i + 1) * geometry.group_bytes - 1) / geometry.tile_bytes);
-  const auto needs_copy = [&] { return !geometry.is_aligned(num_tiles); };
-  const auto source = [&] { return groups[static_cast<std::size_t>(geometry.groups_within(num_tiles))]; };
-  if (num_tiles == 0) return hit;
-  hit.place = found.place;
-  hit.num_tokens = static_cast<std::int32_t>(num_tiles) * kKvTileTokens;
-  std::int32_t num_idle = 0, num_runs = 0;
-  for (std::int32_t group : groups.first(static_cast<std::size_t>(geometry.groups_within(num_tiles)))) {
-    num_idle += table_.state(group).is_held() ? 0 : 1;
-    num_runs += hit.blocks.empty() || group != group_of(hit.blocks.back()) + 1 ? 1 : 0;
-    hit.blocks.push_back(block_of(group));
-  }
-  const std::int64_t num_entries = table_.num_held_entries() + blocks_for(static_cast<std::int64_t>(tokens.size()));
-  if (num_entries > max_runs_ && options_.num_groups + num_alias_runs_ + num_runs > max_runs_) return {};
-  hit.num_blocks = static_cast<std::int32_t>(hit.blocks.size());
-  hit.num_saved_blocks = hit.num_blocks - num_idle;
-  if (needs_copy()) {
-    hit.copy_from = {block_of(source())};
-    hit.num_idle_sources = table_.state(source()).is_held() ? 0 : 1;
-  }
-  return hit;
-}
-
-void VAttentionKvManager::publish(SequenceId sequence, KeyChain& chain, std::span<const TokenId> tokens) {
-  QUIRE_CHECK(operations_.empty(), "publish while a plan is open");
-  const std::int32_t place = place_of(sequence);
-  QUIRE_CHECK(place >= 0 && static_cast<std::int64_t>(tokens.size()) <= occupant(place).num_tokens, "sequence ",
-              sequence, " has not ", tokens.size(), " tokens");
-  if (!keys_) return;
-  const auto num_full = static_cast<std::int32_t>(tokens.size()) / kKvTileTokens;
-  if (keys_->num_tiles(place) >= num_full) return;
-  keys_->extend(chain, tokens);
-  cache_counters_.published_blocks += static_cast<std::uint64_t>(num_full - keys_->num_tiles(place));
-  keys_->publish(place, chain, tokens);
-}
-
-// -- invariants --
-
-std::optional<std::string> VAttentionKvManager::validate_sequences() const {
-  std::size_t num_live = 0, num_idle = 0;
-  for (std::int32_t place = 0; place < table_.num_places_and_lists(); ++place) {
-    const Occupant& owner = occupant(place);
-    const bool is_live = table_.is_live(place);
-    num_live += is_live ? 1 : 0;
-    if (is_live && place_of(owner.sequence) != place)
-      return cat("V1: sequence ", owner.sequence, " is not found by its id");
-    if (!is_live && owner.num_tokens != 0) return cat("V1: place ", place, " has tokens and no sequence");
-    if (table_.held(place) != groups_of(owner.num_tokens) ||
-        (is_live && table_.writable_from(place) != first_written(owner.num_tokens)))
-      return cat("V1: place ", place, " holds ", table_.held(place), " groups for ", owner.num_tokens, " tokens");
-    const bool is_idle = idle_.count({owner.idle_since, place}) > 0;
-    if (is_idle != (!is_live && table_.size(place) > 0)) return cat("V3: place ", place, " is idle, or not listed");
-    num_idle += is_idle ? 1 : 0;
-    if (!keys_ || table_.is_list(place)) continue;
-    const std::int64_t num_tiles = keys_->num_tiles(place);
-    if (num_tiles > options_.geometry.tiles_in(table_.size(place)) ||
-        (is_live && num_tiles * kKvTileTokens > owner.num_tokens))
-      return cat("V2: place ", place, " has published ", num_tiles, " tiles in ", table_.size(place), " groups");
-  }
-  if (num_live != place_of_.size()) return cat("V1: ", place_of_.size(), " sequences in ", num_live, " places");
-  if (num_idle != idle_.size()) return cat("V3: ", idle_.size(), " places listed, ", num_idle, " to reclaim from");
-  return std::nullopt;
-}
-
-std::optional<std::string> VAttentionKvManager::validate() const {
-  if (auto violation = table_.validate()) return violation;
-  if (keys_) {
-    if (auto violation = keys_->validate()) return violation;
-  }
-  return validate_sequences();
 }
 
 }  // namespace quire
