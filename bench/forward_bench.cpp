@@ -2,95 +2,12 @@
 
 #include <algorithm>
 
+#include "bench/forward_case.h"
 #include "bench/roofline.h"
 #include "quire/base/cat.h"
-#include "quire/base/rng.h"
-#include "quire/model/model.h"
-#include "quire/model/sequence_runner.h"
 
 namespace quire::bench {
 namespace {
-
-constexpr std::int64_t kContext = 512, kMaxSteps = 128;
-
-/// What a step has to do at least, for models whose output head is the embedding or has its size.
-struct Work {
-  std::int64_t layer_weights = 0, head_weights = 0;  ///< elements
-  std::int64_t weight_bytes = 0;                     ///< read once a step
-
-  explicit Work(const model::GgufFile& file, const model::Model& model)
-      : weight_bytes(static_cast<std::int64_t>(model.weight_bytes())) {
-    head_weights = model.config().vocab_size * model.config().hidden;
-    for (const auto& tensor : file.tensors()) {
-      if (tensor.rows() > 1 && tensor.name.starts_with("blk.")) layer_weights += tensor.rows() * tensor.cols();
-    }
-  }
-
-  double operations(std::int64_t tokens, std::int64_t logit_rows) const {
-    return 2.0 * static_cast<double>(layer_weights * tokens + head_weights * logit_rows);
-  }
-};
-
-/// A model with room for `batch` sequences of the context and some steps.
-class Forward {
- public:
-  static Result<std::unique_ptr<Forward>> open(const Options& options, ThreadPool& pool, std::int64_t batch) {
-    if (options.model.empty()) return fail("wants a model: --model FILE");
-    QUIRE_TRY(auto file, model::GgufFile::open(options.model));
-    model::LoadOptions load;
-    load.tier = options.tier;
-    load.max_context = kContext + kMaxSteps;
-    load.max_batch_tokens = kContext;
-    load.max_logit_rows = batch;
-    QUIRE_TRY(auto model, model::Model::load(file, pool, load));
-    const Work work(file, *model);
-    return std::unique_ptr<Forward>(new Forward(std::move(model), work, pool, batch));
-  }
-
-  const Work& work() const { return work_; }
-  std::int64_t kv_bytes() { return batch_ * kContext / 16 * runner_.store().layout().block_bytes(); }
-
-  /// All sequences get their context.
-  void prefill() {
-    runner_.reset();
-    for (std::int64_t s = 0; s < batch_; ++s) {
-      const model::SequenceRunner::Piece piece{s, prompt_, prompt_.size() - 1};
-      runner_.step({&piece, 1});
-    }
-  }
-
-  /// One token each; computes the context anew when it has grown too long.
-  double decode_seconds(const Options& options) {
-    double seconds = 0;
-    std::int64_t steps = 0;
-    while (seconds < options.seconds || steps == 0) {
-      if (runner_.length(0) == 0 || runner_.length(0) >= kContext + kMaxSteps) prefill();
-      std::vector<model::SequenceRunner::Piece> pieces;
-      for (std::int64_t s = 0; s < batch_; ++s) pieces.push_back({s, std::span(prompt_).first(1)});
-      seconds += seconds_of([&] { runner_.step(pieces); });
-      ++steps;
-    }
-    return seconds / static_cast<double>(steps);
-  }
-
- private:
-  Forward(std::unique_ptr<model::Model> model, const Work& work, ThreadPool& pool, std::int64_t batch)
-      : model_(std::move(model)),
-        work_(work),
-        batch_(batch),
-        runner_(*model_, pool, {.num_blocks = batch * (kContext + kMaxSteps) / 16}) {
-    Rng rng(1);
-    for (std::int64_t i = 0; i < kContext; ++i) {
-      prompt_.push_back(TokenId{static_cast<std::int32_t>(rng.between(0, model_->config().vocab_size - 1))});
-    }
-  }
-
-  std::unique_ptr<model::Model> model_;
-  Work work_;
-  std::int64_t batch_;
-  model::SequenceRunner runner_;
-  std::vector<TokenId> prompt_;
-};
 
 /// figures: DRAM read, int8 peak, seconds. The limit is the later of the last byte and the last operation.
 report::Row share_of_limit(std::string metric, std::int64_t tokens, double bytes, double operations,
@@ -161,11 +78,51 @@ Result<void> threads(const Options& options, report::Report& report) {
   return {};
 }
 
+/// The phases of a decode step, each with its share of the limits: the later of the last byte and the last operation.
+Result<void> parts(std::int64_t batch, const Options& options, report::Report& report) {
+  Roofline roofline(options.tier, options.threads, options.seconds);
+  QUIRE_TRY(auto forward, Forward::open(options, roofline.pool(), batch));
+  forward->prefill();
+  std::vector<std::vector<double>> us(model::kNumPhases), limit_us(model::kNumPhases);
+  const Measure measure = [&] {
+    const double bytes_us = roofline.dram() * 1e3, operations_us = roofline.dot4() * 1e3;
+    model::StepProfile profile;
+    forward->set_profile(&profile);
+    forward->decode_seconds(options);
+    forward->set_profile(nullptr);
+    const Work& work = forward->work();
+    for (std::size_t i = 0; i < model::kNumPhases; ++i) {
+      us[i].push_back(profile.seconds(static_cast<model::Phase>(i)) / static_cast<double>(profile.num_passes()) * 1e6);
+      const auto read = static_cast<double>(static_cast<model::Phase>(i) == model::Phase::attend ? forward->kv_bytes()
+                                                                                                 : work.phase_bytes[i]);
+      const double operations = 2.0 * static_cast<double>(work.phase_weights[i] * batch);
+      limit_us[i].push_back(std::max(read / bytes_us, operations / operations_us));
+    }
+    return 0.0;
+  };
+  run_rounds(options.rounds, {measure});
+  for (std::size_t i = 0; i < model::kNumPhases; ++i) {
+    const report::Metric metric{cat("batch ", batch, ": ", model::kPhaseNames[i]), "us a step"};
+    const bool limited = limit_us[i].front() > 0;
+    report.rows.push_back(limited ? report::make_row(metric, us[i], "at the limit", limit_us[i])
+                                  : report::make_row(metric, us[i]));
+  }
+  return {};
+}
+
+template <std::int64_t kBatch>
+Result<void> parts_of_batch(const Options& options, report::Report& report) {
+  return parts(kBatch, options, report);
+}
+
 constexpr Section kSections[] = {{"prefill", prefill},
                                  {"threads", threads},
                                  {"decode-1", decode_batch<1>},
                                  {"decode-8", decode_batch<8>},
-                                 {"decode-32", decode_batch<32>}};
+                                 {"decode-32", decode_batch<32>},
+                                 {"parts-1", parts_of_batch<1>},
+                                 {"parts-8", parts_of_batch<8>},
+                                 {"parts-32", parts_of_batch<32>}};
 
 }  // namespace
 

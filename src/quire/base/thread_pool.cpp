@@ -24,11 +24,18 @@ class FloatEnvironment {
 }  // namespace
 
 int Worker::count() const { return pool_->num_threads(); }
-void Worker::barrier() { pool_->arrive_and_wait(); }
+void Worker::barrier() { pool_->arrive_and_wait(index_); }
 std::int64_t Worker::claim(std::int64_t grain) { return pool_->next_.fetch_add(grain, std::memory_order_relaxed); }
+std::int64_t Worker::claim_of(int owner, std::int64_t grain) {
+  // Relaxed: this phase began when this worker saw it begin, and lasts until it arrives.
+  const std::uint32_t phase = pool_->phase_.load(std::memory_order_relaxed);
+  return pool_->share_of(owner, phase).claimed.fetch_add(grain, std::memory_order_relaxed);
+}
 
 ThreadPool::ThreadPool(int num_threads)
-    : num_threads_(num_threads), oversubscribed_(num_threads > static_cast<int>(std::thread::hardware_concurrency())) {
+    : num_threads_(num_threads),
+      oversubscribed_(num_threads > static_cast<int>(std::thread::hardware_concurrency())),
+      shares_(new Share[2 * static_cast<std::size_t>(num_threads)]) {
   QUIRE_CHECK(num_threads >= 1);
   for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { worker_main(i); });
 }
@@ -52,7 +59,7 @@ void ThreadPool::run_step(int index) {
   FloatEnvironment environment;
   Worker worker(this, index);
   (*step_)(worker);
-  arrive_and_wait();
+  arrive_and_wait(index);
 }
 
 void ThreadPool::worker_main(int index) {
@@ -69,8 +76,9 @@ void ThreadPool::worker_main(int index) {
   }
 }
 
-void ThreadPool::arrive_and_wait() {
+void ThreadPool::arrive_and_wait(int index) {
   std::uint32_t phase = phase_.load(std::memory_order_acquire);
+  share_of(index, phase + 1).claimed.store(0, std::memory_order_relaxed);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
     next_.store(0, std::memory_order_relaxed);
     arrived_.store(0, std::memory_order_relaxed);

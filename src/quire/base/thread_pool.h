@@ -36,7 +36,22 @@ class Worker {
     barrier();
   }
 
-  /// The same, one index at a time, as body(i, next): `next` is the index that this worker gets after i, so that its
+  /// The same for work that streams through memory, or that finds in a core's cache what it wrote before: a worker goes
+  /// through a share of its own in order, which is the same for the same n, and then helps the others.
+  template <class Body>
+  void for_each_in_shares(std::int64_t n, std::int64_t grain, Body&& body) {
+    for (int k = 0; k < count(); ++k) {
+      const int owner = (index_ + k) % count();
+      const std::int64_t first = n * owner / count(), last = n * (owner + 1) / count();
+      for (std::int64_t begin; (begin = first + claim_of(owner, grain)) < last;) {
+        const std::int64_t end = begin + grain < last ? begin + grain : last;
+        for (std::int64_t i = begin; i < end; ++i) body(i);
+      }
+    }
+    barrier();
+  }
+
+  /// As for_each, one index at a time, as body(i, next): `next` is the index that this worker gets after i, so that its
   /// memory can be fetched meanwhile, or n if that is not known yet. It is not towards the end, where who is free first
   /// takes what is left.
   template <class Body>
@@ -54,6 +69,7 @@ class Worker {
   friend class ThreadPool;
   Worker(ThreadPool* pool, int index) : pool_(pool), index_(index) {}
   std::int64_t claim(std::int64_t grain);
+  std::int64_t claim_of(int owner, std::int64_t grain);
 
   ThreadPool* pool_;
   int index_;
@@ -77,7 +93,17 @@ class ThreadPool {
   friend class Worker;
   void worker_main(int index);
   void run_step(int index);
-  void arrive_and_wait();
+  void arrive_and_wait(int index);
+
+  /// How much of a worker's share has been claimed.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> claimed{0};
+  };
+  /// There are two for each worker, used in turn, phase by phase: its owner resets one while nobody looks at it.
+  Share& share_of(int owner, std::uint32_t phase) {
+    return shares_[static_cast<std::size_t>((phase & 1) * static_cast<std::uint32_t>(num_threads_)) +
+                   static_cast<std::size_t>(owner)];
+  }
 
   const int num_threads_;
   const bool oversubscribed_;  ///< more threads than cores: nobody spins
@@ -87,6 +113,7 @@ class ThreadPool {
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<std::uint32_t> phase_{0};  ///< one more for each barrier passed
   std::atomic<bool> stopping_{false};
+  const std::unique_ptr<Share[]> shares_;
   std::vector<std::thread> threads_;
 };
 

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <numeric>
+#include <thread>
+#include <vector>
 
 namespace quire {
 namespace {
@@ -17,6 +21,40 @@ TEST(ThreadPool, EachIndexRunsOnceWhateverTheThreads) {
       EXPECT_EQ(*std::max_element(hits.begin(), hits.end()), 1);
     }
   }
+}
+
+TEST(ThreadPool, EachIndexOfSharesRunsOnceWhateverTheThreads) {
+  for (int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    for (int round = 0; round < 50; ++round) {
+      std::vector<int> hits(1000), few(2);
+      pool.run([&](Worker& worker) {
+        worker.for_each_in_shares(1000, 7, [&](std::int64_t i) { ++hits[i]; });
+        worker.for_each_in_shares(2, 1, [&](std::int64_t i) { ++few[i]; });
+        worker.for_each_in_shares(0, 1, [&](std::int64_t) { ++few[0]; });
+        worker.for_each_in_shares(1000, 3, [&](std::int64_t i) { ++hits[i]; });
+      });
+      EXPECT_EQ(std::accumulate(hits.begin(), hits.end(), 0), 2000);
+      EXPECT_EQ(*std::max_element(hits.begin(), hits.end()), 2);
+      EXPECT_EQ(few, (std::vector<int>{1, 1}));
+    }
+  }
+}
+
+/// Whoever gets the first item holds it until all others are done.
+TEST(ThreadPool, AWorkerThatIsHeldUpLosesItsShareToTheOthers) {
+  ThreadPool pool(2);
+  std::vector<int> by(8, -1);
+  std::atomic<int> left{8};
+  pool.run([&](Worker& worker) {
+    worker.for_each_in_shares(8, 1, [&](std::int64_t i) {
+      by[static_cast<std::size_t>(i)] = worker.index();
+      if (left.fetch_sub(1) == 8) {
+        while (left.load() > 0) std::this_thread::yield();
+      }
+    });
+  });
+  EXPECT_EQ(std::min(std::count(by.begin(), by.end(), 0), std::count(by.begin(), by.end(), 1)), 1);
 }
 
 TEST(ThreadPool, APhaseSeesAllWritesOfThePhaseBefore) {

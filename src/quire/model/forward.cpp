@@ -33,28 +33,43 @@ class Step {
         num_rows_(static_cast<std::int64_t>(input.tokens.size())) {}
 
   void run() {
+    if (profiled()) input_.profile->start();
     embed();
+    mark(Phase::embed);
     for (std::size_t i = 0; i < pass_.weights.layers.size(); ++i) {
       const LayerWeights& layer = pass_.weights.layers[i];
       project_qkv(layer);
+      mark(Phase::qkv);
       rotate_heads(layer, config_.layers[i]);
+      mark(Phase::rotate);
       attend(static_cast<std::int64_t>(i), config_.layers[i]);
+      mark(Phase::attend);
       if (i + 1 == pass_.weights.layers.size()) keep_wanted_rows();
       if (num_rows_ == 0) return;
       for_rows(num_rows_, [&](std::int64_t row) { finish_row(scratch_.attended, row); });
+      mark(Phase::attended);
       project(layer.attn_out, scratch_.attended);
+      mark(Phase::attn_out);
       add_product(layer.post_attn_norm, [&](std::int64_t row) { norm_row(row, layer.ffn_norm); });
+      mark(Phase::attn_norm);
       feed_forward(layer);
       project(layer.down, scratch_.activated);
+      mark(Phase::down);
       bool last = i + 1 == pass_.weights.layers.size();
       add_product(layer.post_ffn_norm, [&](std::int64_t row) {
         if (!last) norm_row_for_attention(row, pass_.weights.layers[i + 1].attn_norm);
       });
+      mark(Phase::ffn_norm);
     }
     output_head();
   }
 
  private:
+  bool profiled() const { return input_.profile != nullptr && worker_.index() == 0; }
+  void mark(Phase phase) const {
+    if (profiled()) input_.profile->mark(phase);
+  }
+
   /// Runs body(row) for n rows, a few rows at a time.
   template <class Body>
   void for_rows(std::int64_t n, Body&& body) {
@@ -151,6 +166,7 @@ class Step {
     write.k_stride = write.v_stride = config_.num_kv_heads * config_.head_dim;
     write.row_failed = scratch_.row_failed.data();
     memory_.write(worker_, pass_.tier, place.index, write);
+    mark(Phase::write_kv);
 
     attention::AttentionCall call;
     call.chunks = chunks;
@@ -203,12 +219,14 @@ class Step {
     const std::array outputs{MatmulOutput{&layer.gate, nullptr, scratch_.activated.row(0), config_.ffn},
                              MatmulOutput{&layer.up, nullptr, scratch_.up.as<float>(), config_.ffn}};
     ops::matmul(worker_, pass_.tier, scratch_.normed.view(num_rows_), outputs);
+    mark(Phase::gate_up);
     auto activate = config_.activation == Activation::silu ? ops_.silu_mul : ops_.gelu_tanh_mul;
     for_rows(num_rows_, [&](std::int64_t row) {
       float* gate = scratch_.activated.row(row);
       activate(gate, scratch_.up.as<float>() + row * config_.ffn, config_.ffn, gate);
       finish_row(scratch_.activated, row);
     });
+    mark(Phase::activate);
   }
 
   /// The rows that have come here are the wanted ones.
@@ -229,10 +247,12 @@ class Step {
     float* logits = scratch_.logits.as<float>();
     const std::array outputs{MatmulOutput{&pass_.weights.output_head(), nullptr, logits, config_.vocab_size}};
     ops::matmul(worker_, pass_.tier, scratch_.final.view(count), outputs);
+    mark(Phase::head);
     worker_.for_each(count, 1, [&](std::int64_t i) {
       if (!ops_.all_finite(logits + i * config_.vocab_size, config_.vocab_size)) fail_row(first + i);
     });
     if (input_.on_logits) input_.on_logits(worker_, LogitsSlice{first, count, logits});
+    mark(Phase::logits);
     worker_.barrier();  // the next slice overwrites the logits
   }
 
@@ -291,11 +311,10 @@ Remainder::Remainder(std::int64_t max_rows, std::int64_t cols) : quantized_(max_
 
 bool Remainder::finish_row(CpuTier tier, const float* x, const quant::QuantizedRows& rows, std::int64_t index,
                            float* spare) {
-  const std::int8_t* q = rows.q(index);
-  const float* d = rows.d(index);
-  for (std::int64_t group = 0; group < rows.cols() / quant::kGroup; ++group) {
-    for (std::int64_t i = group * quant::kGroup; i < (group + 1) * quant::kGroup; ++i) {
-      spare[i] = x[i] - d[group] * static_cast<float>(q[i]);
+  for (std::int64_t first = 0; first < rows.cols(); first += quant::kGroup) {
+    const quant::ActivationGroup& group = rows.group(index, first / quant::kGroup);
+    for (std::int64_t i = 0; i < quant::kGroup; ++i) {
+      spare[first + i] = x[first + i] - group.d * static_cast<float>(group.q[i]);
     }
   }
   return quant::quantize_row(tier, spare, index, quantized_);

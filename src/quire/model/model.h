@@ -18,6 +18,7 @@
 #include "quire/model/gguf.h"
 #include "quire/model/layer_grouping.h"
 #include "quire/model/repack_cache.h"
+#include "quire/model/step_profile.h"
 
 namespace quire::model {
 
@@ -50,6 +51,7 @@ struct ForwardInput {
   /// ended (barrier) before the buffer is reused for the next slice.
   std::function<void(Worker&, const LogitsSlice&)> on_logits;
   const LayerGrouping* grouping = nullptr;  ///< null: one group of all layers
+  StepProfile* profile = nullptr;           ///< null: nobody wants to know
 
   std::span<const attention::SequenceChunk> chunks_of(std::int64_t group) const {
     const std::size_t count = grouping ? chunks.size() / grouping->windows.size() : chunks.size();

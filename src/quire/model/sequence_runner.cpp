@@ -87,6 +87,7 @@ std::vector<std::uint8_t> SequenceRunner::step(std::span<const Piece> pieces, co
   input.tokens = tokens;
   input.chunks = chunks;
   input.logit_rows = logit_rows;
+  input.profile = profile_;
   const auto vocab = static_cast<std::size_t>(model_.config().vocab_size);
   input.on_logits = [&](Worker& worker, const LogitsSlice& slice) {
     worker.for_each(slice.count, 1, [&](std::int64_t i) {

@@ -46,6 +46,8 @@ class SequenceRunner {
   std::vector<float> all_logits(std::int64_t sequence, std::span<const TokenId> tokens, std::int64_t chunk);
 
   std::int64_t length(std::int64_t sequence) const;
+  /// Steps from now on are profiled; null: no more.
+  void set_profile(StepProfile* profile) { profile_ = profile; }
   /// Forgets all sequences.
   void reset();
   attention::KvStore& store() { return store_; }
@@ -63,6 +65,7 @@ class SequenceRunner {
   std::vector<BlockId> free_;  ///< taken from the end
   std::size_t num_taken_ = 0;
   std::vector<Sequence> sequences_;
+  StepProfile* profile_ = nullptr;
 };
 
 }  // namespace quire::model

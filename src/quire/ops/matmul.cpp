@@ -9,8 +9,8 @@
 namespace quire::ops {
 namespace {
 
-constexpr std::int64_t kTokensPerItem = 64;  // their activations stay in the second-level cache
-constexpr std::int64_t kStripMultiple = 4;   // kernels for one token walk this many strips at a time
+constexpr std::int64_t kTokensPerItem = 4 * quant::kRowBlock;  // their activations stay in the second-level cache
+constexpr std::int64_t kStripMultiple = 4;  // of float weights: kernels for one token walk this many strips at a time
 constexpr std::int64_t kMaxStripsPerItem = 64;
 constexpr std::int64_t kItemsPerWorker = 8;  // enough for the last items to even out
 
@@ -86,11 +86,7 @@ MatmulTask make_task(const MatmulInput& input, const MatmulOutput& output, const
   task.cols = weights.cols();
   task.num_tokens = range.tokens;
   if (is_quantized(weights.dtype())) {
-    task.q = input.quantized->q(range.token);
-    task.d = input.quantized->d(range.token);
-    task.s = input.quantized->s(range.token);
-    task.sum16 = input.quantized->sum16(range.token);
-    task.group_stride = input.quantized->group_stride();
+    task.groups = input.quantized->row(range.token);
   } else {
     task.x = input.f32 + range.token * input.f32_stride;
     task.x_stride = input.f32_stride;
@@ -127,7 +123,7 @@ void matmul(Worker& worker, CpuTier tier, const MatmulInput& input, std::span<co
   for (const auto& output : outputs) num_items += ceil_div(output.weights->num_strips(), cut.strips_per_item);
 
   // Token blocks of the same strips are neighbours, so that the strips stay in the cache.
-  worker.for_each(num_items * cut.token_blocks, 1, [&](std::int64_t item) {
+  worker.for_each_in_shares(num_items * cut.token_blocks, 1, [&](std::int64_t item) {
     std::int64_t strip_item = item / cut.token_blocks;
     auto output = outputs.begin();
     for (; strip_item >= ceil_div(output->weights->num_strips(), cut.strips_per_item); ++output) {

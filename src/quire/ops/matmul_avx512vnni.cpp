@@ -9,11 +9,18 @@
 namespace quire::ops {
 namespace avx512vnni {
 
-inline constexpr int kMaxTokens = 16, kTokensAtOnce = 1, kMaxFloatTokens = 8;
+inline constexpr int kMaxTokens = 16, kTokensAtOnce = 4, kMaxFloatTokens = 8;
 
 #include "quire/ops/matmul_simd512.inl.h"
 
-inline Ints dot4(Ints acc, Bytes u, Bytes s) { return _mm512_dpbusd_epi32(acc, u, s); }
+/// In assembly since compilers load the broadcast on its own, which costs a register and a place in the queues.
+inline Ints dot4(Ints acc, Bytes u, const std::int8_t* x) {
+  struct Four {
+    std::int8_t values[4];
+  };
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(u), "m"(*reinterpret_cast<const Four*>(x)));
+  return acc;
+}
 
 #include "quire/ops/matmul_dot_vnni.inl.h"
 #include "quire/ops/matmul_formats.inl.h"

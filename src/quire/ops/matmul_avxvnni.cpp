@@ -13,7 +13,8 @@ inline constexpr int kMaxTokens = 8, kTokensAtOnce = 4, kMaxFloatTokens = 4;
 
 #include "quire/ops/matmul_simd256.inl.h"
 
-inline Ints dot4(Ints acc, Bytes u, Bytes s) {
+inline Ints dot4(Ints acc, Bytes u, const std::int8_t* x) {
+  Bytes s = broadcast4(x);
   return {_mm256_dpbusd_avx_epi32(acc.low, u.low, s.low), _mm256_dpbusd_avx_epi32(acc.high, u.high, s.high)};
 }
 

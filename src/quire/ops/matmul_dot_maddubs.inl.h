@@ -41,19 +41,20 @@ inline Shorts products(const Weights<kBits, kCount>& w, int i, const std::int8_t
   return multiply_bytes(w.u[i], activations);
 }
 
-/// Adds to sums[t] the products of the weights with 4 * kCount activations at x + t * stride.
+/// Adds to sums[t] the products of the weights with 4 * kCount activations at x, of the t-th group from there.
 template <int kTokens, int kBits, int kCount>
-inline void dot(const Weights<kBits, kCount>& w, const std::int8_t* x, std::int64_t stride, Ints (&sums)[kTokens]) {
+inline void dot(const Weights<kBits, kCount>& w, const std::int8_t* x, Ints (&sums)[kTokens]) {
+  constexpr int kStride = sizeof(quant::ActivationGroup);
   constexpr int kStep = kChain<kBits> < kCount ? kChain<kBits> : kCount;
   QUIRE_UNROLL
   for (int first = 0; first < kCount; first += kStep) {
     Shorts chains[kTokens];
     QUIRE_UNROLL
-    for (int t = 0; t < kTokens; ++t) chains[t] = products(w, first, x + t * stride);
+    for (int t = 0; t < kTokens; ++t) chains[t] = products(w, first, x + t * kStride);
     QUIRE_UNROLL
     for (int i = first + 1; i < first + kStep; ++i) {
       QUIRE_UNROLL
-      for (int t = 0; t < kTokens; ++t) chains[t] = add_shorts(chains[t], products(w, i, x + t * stride));
+      for (int t = 0; t < kTokens; ++t) chains[t] = add_shorts(chains[t], products(w, i, x + t * kStride));
     }
     QUIRE_UNROLL
     for (int t = 0; t < kTokens; ++t) {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quire/quant/activation_group.h"
+
 namespace quire::ops {
 
 /// Consecutive strips of one matrix times consecutive tokens. Pointers are to the first strip, row and token.
@@ -16,12 +18,8 @@ struct MatmulTask {
   std::int64_t cols;
   std::int64_t num_tokens;
 
-  const std::int8_t* q;       ///< [num_tokens, cols], as in QuantizedRows; quantised formats only
-  const float* d;             ///< [num_tokens, cols / 32]
-  const float* s;             ///< [num_tokens, cols / 32]
-  const std::int16_t* sum16;  ///< [num_tokens, cols / 16]
-  std::int64_t group_stride;  ///< groups from a token to the next in these four
-  const float* x;             ///< [num_tokens, cols], rows x_stride apart; float formats only
+  const quant::ActivationGroup* groups;  ///< as in QuantizedRows, from the first row of a block; quantised formats only
+  const float* x;                        ///< [num_tokens, cols], rows x_stride apart; float formats only
   std::int64_t x_stride;
 
   const float* bias;  ///< [num_rows] or null

@@ -22,17 +22,17 @@ int integer_dot(DType dtype, const GroupCodes& codes, const std::int8_t* q, int 
 }
 
 /// Rule 6: one fma a group (Q6_K: one for each half), then one for the minimum.
-float add_group(DType dtype, const GroupCodes& codes, const std::int8_t* q, float d, float s, float acc) {
+float add_group(DType dtype, const GroupCodes& codes, const quant::ActivationGroup& x, float acc) {
   if (dtype == DType::q6_k) {
     for (int half = 0; half < 2; ++half) {
-      int dot = integer_dot(dtype, codes, q, half * 16, half * 16 + 16);
-      acc = std::fma(static_cast<float>(dot), quant::group_scale(dtype, codes, half) * d, acc);
+      int dot = integer_dot(dtype, codes, x.q, half * 16, half * 16 + 16);
+      acc = std::fma(static_cast<float>(dot), quant::group_scale(dtype, codes, half) * x.d, acc);
     }
     return acc;
   }
-  int dot = integer_dot(dtype, codes, q, 0, 32);
-  acc = std::fma(static_cast<float>(dot), quant::group_scale(dtype, codes, 0) * d, acc);
-  return quant::has_minimum(dtype) ? std::fma(quant::group_minimum(dtype, codes), s, acc) : acc;
+  int dot = integer_dot(dtype, codes, x.q, 0, 32);
+  acc = std::fma(static_cast<float>(dot), quant::group_scale(dtype, codes, 0) * x.d, acc);
+  return quant::has_minimum(dtype) ? std::fma(quant::group_minimum(dtype, codes), x.s, acc) : acc;
 }
 
 void store_row(const MatmulTask& task, std::int64_t row, const std::vector<float>& sums) {
@@ -52,8 +52,8 @@ void quantized(const MatmulTask& task) {
       GroupCodes codes = quant::read_packed_group(kDType, strip, g, static_cast<int>(row % kStripRows));
       for (std::int64_t t = 0; t < task.num_tokens; ++t) {
         float& sum = sums[static_cast<std::size_t>(t)];
-        std::int64_t at = t * task.group_stride + g;
-        sum = add_group(kDType, codes, task.q + at * 32, task.d[at], task.s[at], sum);
+        const std::int64_t block = t / quant::kRowBlock * groups;
+        sum = add_group(kDType, codes, task.groups[(block + g) * quant::kRowBlock + t % quant::kRowBlock], sum);
       }
     }
     store_row(task, row, sums);

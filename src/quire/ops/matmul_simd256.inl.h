@@ -40,6 +40,10 @@ inline Bytes broadcast4(const void* p) {
 }
 
 inline Ints zero_ints() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+template <int kBits>
+inline Ints shift_ints_right(Ints a) {
+  return {_mm256_srai_epi32(a.low, kBits), _mm256_srai_epi32(a.high, kBits)};
+}
 inline Ints every_int(int value) {
   __m256i v = _mm256_set1_epi32(value);
   return {v, v};

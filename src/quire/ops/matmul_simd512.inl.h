@@ -29,6 +29,10 @@ inline Bytes broadcast4(const void* p) {
 }
 
 inline Ints zero_ints() { return _mm512_setzero_si512(); }
+template <int kBits>
+inline Ints shift_ints_right(Ints a) {
+  return kBits == 0 ? a : _mm512_srai_epi32(a, kBits);
+}
 inline Ints every_int(int value) { return _mm512_set1_epi32(value); }
 // The empty asm keeps a chain of sums a chain: as the tree that g++ likes better, its leaves spill.
 inline Ints add_ints(Ints a, Ints b) {

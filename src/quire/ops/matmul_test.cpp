@@ -86,9 +86,8 @@ void expect_all_tiers_equal_scalar(const Case& c) {
   }
 }
 
-TEST(Matmul, RowsAWholePageLongArePaddedApartAndGiveTheSameBits) {
+TEST(Matmul, RowsAWholePageLongGiveTheSameBits) {
   Case c(DType::q4_k, 17, 4096, 9, ScaleKind::usual);
-  EXPECT_GT(c.quantized.group_stride(), 4096 / 32);
   expect_all_tiers_equal_scalar(c);
 }
 
@@ -181,7 +180,7 @@ TEST_P(MatmulOfFormat, ScalarAgreesWithF64WithinTheRoundingErrors) {
         auto at = static_cast<std::size_t>(k);
         double weight = w[static_cast<std::size_t>(row * cols) + at];
         double x = c.x[static_cast<std::size_t>(t * cols) + at];
-        double step = is_quantized(c.dtype) ? c.quantized.d(t)[k / 32] : 0.0;
+        double step = is_quantized(c.dtype) ? c.quantized.group(t, k / 32).d : 0.0;
         sum += weight * x;
         tolerance += std::abs(weight) * step * (0.5 + 127 * 4 * 0x1.0p-24);
         tolerance += roundings * 0x1.0p-24 * magnitudes[at] * (std::abs(x) + step);

@@ -3,40 +3,24 @@
 #include <bit>
 
 #include "quire/base/check.h"
+#include "quire/base/checked.h"
 #include "quire/quant/activations_kernels.h"
 
 namespace quire::quant {
-namespace {
-
-constexpr std::int64_t kGroupsOfPage = 4096 / kGroup, kGroupsOfLine = 64 / kGroup;
-
-/// The first-level cache picks its set by the address within a page: sixteen rows at the same place of sixteen pages
-/// would drive each other out.
-std::int64_t padded(std::int64_t groups) { return groups % kGroupsOfPage == 0 ? groups + kGroupsOfLine : groups; }
-
-std::size_t most_groups(std::int64_t max_rows, std::int64_t max_cols) {
-  return static_cast<std::size_t>(max_rows * (max_cols / kGroup + kGroupsOfLine));
-}
-
-}  // namespace
-
 QuantizedRows::QuantizedRows(std::int64_t max_rows, std::int64_t max_cols)
-    : q_(most_groups(max_rows, max_cols) * kGroup),
-      d_(most_groups(max_rows, max_cols) * sizeof(float)),
-      s_(most_groups(max_rows, max_cols) * sizeof(float)),
-      sum16_(most_groups(max_rows, max_cols) * 2 * sizeof(std::int16_t)) {}
+    : groups_(static_cast<std::size_t>(round_up(max_rows, kRowBlock) * (max_cols / kGroup)) * sizeof(ActivationGroup)) {
+}
 
 void QuantizedRows::reshape(std::int64_t rows, std::int64_t cols) {
   QUIRE_CHECK(rows >= 0 && cols >= 0 && cols % kGroup == 0, rows, " x ", cols);
-  std::int64_t stride = padded(cols / kGroup);
-  QUIRE_CHECK(rows * stride * kGroup <= static_cast<std::int64_t>(q_.size()), rows, " x ", cols, " in ", q_.size());
+  const auto bytes = static_cast<std::size_t>(round_up(rows, kRowBlock) * (cols / kGroup)) * sizeof(ActivationGroup);
+  QUIRE_CHECK(bytes <= groups_.size(), rows, " x ", cols, " in ", groups_.size());
   rows_ = rows;
   cols_ = cols;
-  group_stride_ = stride;
 }
 
 bool quantize_row(CpuTier tier, const float* x, std::int64_t row, QuantizedRows& out) {
-  QuantizedRowOut to{out.q(row), out.d(row), out.s(row), out.sum16(row)};
+  ActivationGroup* to = out.row(row);
   switch (tier) {
     case CpuTier::scalar:
       return quantize_row_scalar(x, out.cols(), to);
@@ -73,9 +57,9 @@ int quantize(float x, float inverse) {
 
 }  // namespace
 
-bool quantize_row_scalar(const float* x, std::int64_t cols, const QuantizedRowOut& out) {
+bool quantize_row_scalar(const float* x, std::int64_t cols, ActivationGroup* out) {
   bool finite = true;
-  for (std::int64_t group = 0; group < cols / kGroup; ++group, x += kGroup) {
+  for (std::int64_t group = 0; group < cols / kGroup; ++group, x += kGroup, out += kRowBlock) {
     float amax = largest_magnitude(x);
     bool group_finite = amax < std::bit_cast<float>(0x7F800000u);
     finite = finite && group_finite;
@@ -83,13 +67,10 @@ bool quantize_row_scalar(const float* x, std::int64_t cols, const QuantizedRowOu
     int sums[2] = {0, 0};
     for (int i = 0; i < kGroup; ++i) {
       int q = d == 0.0f ? 0 : quantize(x[i], 1.0f / d);
-      out.q[group * kGroup + i] = static_cast<std::int8_t>(q);
+      out->q[i] = static_cast<std::int8_t>(q);
       sums[i / 16] += q;
     }
-    out.d[group] = d;
-    out.s[group] = d * static_cast<float>(sums[0] + sums[1]);
-    out.sum16[group * 2] = static_cast<std::int16_t>(sums[0]);
-    out.sum16[group * 2 + 1] = static_cast<std::int16_t>(sums[1]);
+    finish_group(*out, d, sums[0], sums[1]);
   }
   return finite;
 }

@@ -27,10 +27,10 @@ int sum_of(__m256i v) {
 
 }  // namespace
 
-bool quantize_row_avx2(const float* x, std::int64_t cols, const QuantizedRowOut& out) {
+bool quantize_row_avx2(const float* x, std::int64_t cols, ActivationGroup* out) {
   const __m256i magnitude_mask = _mm256_set1_epi32(0x7FFFFFFF);
   bool finite = true;
-  for (std::int64_t group = 0; group < cols / 32; ++group, x += 32) {
+  for (std::int64_t group = 0; group < cols / 32; ++group, x += 32, out += kRowBlock) {
     __m256 v[4];
     __m256i q[4];
     __m256i magnitudes = _mm256_setzero_si256();
@@ -52,11 +52,8 @@ bool quantize_row_avx2(const float* x, std::int64_t cols, const QuantizedRowOut&
     // Packing works within 128-bit halves; the permutation puts the dwords back in order.
     __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
     bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.q + group * 32), bytes);
-    out.d[group] = d;
-    out.s[group] = d * static_cast<float>(sum0 + sum1);
-    out.sum16[group * 2] = static_cast<std::int16_t>(sum0);
-    out.sum16[group * 2 + 1] = static_cast<std::int16_t>(sum1);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out->q), bytes);
+    finish_group(*out, d, sum0, sum1);
   }
   return finite;
 }

@@ -13,10 +13,10 @@ __m512i quantize16(__m512 x, __m512 inverse) {
 
 }  // namespace
 
-bool quantize_row_avx512(const float* x, std::int64_t cols, const QuantizedRowOut& out) {
+bool quantize_row_avx512(const float* x, std::int64_t cols, ActivationGroup* out) {
   const __m512i magnitude_mask = _mm512_set1_epi32(0x7FFFFFFF);
   bool finite = true;
-  for (std::int64_t group = 0; group < cols / 32; ++group, x += 32) {
+  for (std::int64_t group = 0; group < cols / 32; ++group, x += 32, out += kRowBlock) {
     __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
     __m512i m0 = _mm512_and_si512(_mm512_castps_si512(x0), magnitude_mask);
     __m512i m1 = _mm512_and_si512(_mm512_castps_si512(x1), magnitude_mask);
@@ -32,12 +32,9 @@ bool quantize_row_avx512(const float* x, std::int64_t cols, const QuantizedRowOu
       q1 = quantize16(x1, inverse);
     }
     int sum0 = _mm512_reduce_add_epi32(q0), sum1 = _mm512_reduce_add_epi32(q1);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + group * 32), _mm512_cvtepi32_epi8(q0));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + group * 32 + 16), _mm512_cvtepi32_epi8(q1));
-    out.d[group] = d;
-    out.s[group] = d * static_cast<float>(sum0 + sum1);
-    out.sum16[group * 2] = static_cast<std::int16_t>(sum0);
-    out.sum16[group * 2 + 1] = static_cast<std::int16_t>(sum1);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out->q), _mm512_cvtepi32_epi8(q0));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out->q + 16), _mm512_cvtepi32_epi8(q1));
+    finish_group(*out, d, sum0, sum1);
   }
   return finite;
 }

@@ -28,12 +28,11 @@ Row quantize(CpuTier tier, const std::vector<float>& x) {
 }
 
 void expect_same(const Row& actual, const Row& expected, CpuTier tier) {
-  auto cols = static_cast<std::size_t>(expected.rows.cols());
   ASSERT_EQ(actual.finite, expected.finite) << to_string(tier);
-  ASSERT_EQ(std::memcmp(actual.rows.q(0), expected.rows.q(0), cols), 0) << to_string(tier);
-  ASSERT_EQ(std::memcmp(actual.rows.d(0), expected.rows.d(0), cols / 32 * 4), 0) << to_string(tier);
-  ASSERT_EQ(std::memcmp(actual.rows.s(0), expected.rows.s(0), cols / 32 * 4), 0) << to_string(tier);
-  ASSERT_EQ(std::memcmp(actual.rows.sum16(0), expected.rows.sum16(0), cols / 16 * 2), 0) << to_string(tier);
+  for (std::int64_t g = 0; g < expected.rows.cols() / kGroup; ++g) {
+    ASSERT_EQ(std::memcmp(&actual.rows.group(0, g), &expected.rows.group(0, g), sizeof(ActivationGroup)), 0)
+        << to_string(tier) << " group " << g;
+  }
 }
 
 /// Groups of all sizes: from subnormal to nearly overflowing, with ties and zeros of both signs.
@@ -69,19 +68,21 @@ TEST(QuantizeRow, FollowsItsDefinition) {
   Row row = quantize(CpuTier::scalar, x);
   ASSERT_TRUE(row.finite);
   for (std::size_t group = 0; group < 500; ++group) {
+    const ActivationGroup& found = row.rows.group(0, static_cast<std::int64_t>(group));
     float amax = 0;
     for (std::size_t i = 0; i < 32; ++i) amax = std::max(amax, std::abs(x[group * 32 + i]));
     float d = amax < 0x1p-100f ? 0.0f : amax / 127.0f;
-    ASSERT_EQ(row.rows.d(0)[group], d);
+    ASSERT_EQ(found.d, d);
     int sum = 0;
     for (std::size_t i = 0; i < 32; ++i) {
       float scaled = d == 0.0f ? 0.0f : x[group * 32 + i] * (1.0f / d);
       int q = std::clamp(static_cast<int>(std::nearbyint(scaled)), -127, 127);
-      ASSERT_EQ(row.rows.q(0)[group * 32 + i], q) << x[group * 32 + i];
+      ASSERT_EQ(found.q[i], q) << x[group * 32 + i];
       sum += q;
     }
-    ASSERT_EQ(row.rows.sum16(0)[group * 2] + row.rows.sum16(0)[group * 2 + 1], sum);
-    ASSERT_EQ(row.rows.s(0)[group], d * static_cast<float>(sum));
+    ASSERT_EQ(found.sum16[0] + found.sum16[1], sum);
+    ASSERT_EQ(found.minus_128sum, -128 * sum);
+    ASSERT_EQ(found.s, d * static_cast<float>(sum));
   }
 }
 
@@ -92,7 +93,8 @@ TEST(QuantizeRow, TiesGoToTheEvenCode) {
   for (CpuTier tier : kAllCpuTiers) {
     if (!cpu_supports(tier)) continue;
     Row row = quantize(tier, x);
-    EXPECT_EQ(std::vector<int>(row.rows.q(0), row.rows.q(0) + 5), (std::vector<int>{127, 0, 2, -2, 126}));
+    EXPECT_EQ(std::vector<int>(row.rows.group(0, 0).q, row.rows.group(0, 0).q + 5),
+              (std::vector<int>{127, 0, 2, -2, 126}));
   }
 }
 
@@ -102,13 +104,13 @@ TEST(QuantizeRow, GroupsBelowTheSmallestMagnitudeAreZero) {
     std::vector<float> x(32, std::nextafter(kSmallestAmax, 0.0f));
     Row below = quantize(tier, x);
     EXPECT_TRUE(below.finite);
-    EXPECT_EQ(below.rows.d(0)[0], 0.0f);
-    EXPECT_EQ(below.rows.q(0)[7], 0);
+    EXPECT_EQ(below.rows.group(0, 0).d, 0.0f);
+    EXPECT_EQ(below.rows.group(0, 0).q[7], 0);
     x.assign(32, -kSmallestAmax);
     Row at = quantize(tier, x);
-    EXPECT_GT(at.rows.d(0)[0], 0.0f);
-    EXPECT_EQ(at.rows.q(0)[7], -127);
-    EXPECT_EQ(at.rows.sum16(0)[1], -127 * 16);
+    EXPECT_GT(at.rows.group(0, 0).d, 0.0f);
+    EXPECT_EQ(at.rows.group(0, 0).q[7], -127);
+    EXPECT_EQ(at.rows.group(0, 0).sum16[1], -127 * 16);
   }
 }
 
