@@ -8,9 +8,9 @@ namespace {
 static_assert(kKvTileTokens == attention::kTileTokens, "the deciding half counts in tiles of the kernels");
 
 /// Groups are numbered from 1 where 0 means none, and from 0 where they are addresses.
-std::int64_t group_of(BlockId block) { return std::int64_t{block.value} - 1; }
+std::int64_t address_of(BlockId block) { return std::int64_t{block.value} - 1; }
 
-attention::GroupRange range_of(const GroupMap& map) { return {map.place, map.index, map.count, group_of(map.group)}; }
+attention::GroupRange range_of(const GroupMap& map) { return {map.place, map.index, map.count, address_of(map.group)}; }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void PlaceMirror::apply(const BatchPlan& plan) {
       store_.map(range_of(map));
     }
   }
-  for (const BlockCopy& copy : plan.copies) store_.copy(group_of(copy.from), group_of(copy.to));
+  for (const BlockCopy& copy : plan.copies) store_.copy(address_of(copy.from), address_of(copy.to));
   for (const GroupMap& map : plan.ahead_maps) store_.map_ahead(range_of(map));
 }
 
