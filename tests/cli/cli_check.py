@@ -362,7 +362,7 @@ def a_simulation_writes_a_page_that_says_how_it_was_made(quire):
         quire.ok("sim", "--seed", "7", "--max-len", "600,700", "--html", str(path), model="exercise")
         page = path.read_text()
         assert page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n")
-        assert page.count("quire sim exercise --seed 7 --max-len 600 700") > 2
+        assert page.count("quire sim exercise --seed 7 --max-len 600,700") > 2
         quire.ok("sim", "--requests", "200", "--rate", "4", "--system", "quire,orca-max", "--html", str(path), model="run")
         page = path.read_text()
         assert "Systems side by side" in page and "Orca (Max): KV memory and steps" in page
