@@ -6,6 +6,7 @@
 
 #include "quire/base/rng.h"
 #include "quire/core/shadow_run.h"
+#include "quire/core/shadow_run_test.h"
 #include "quire/sched/scheduler.h"
 
 namespace quire {
@@ -27,17 +28,6 @@ CoreRequest make_request(std::uint64_t id, std::int32_t prompt_tokens, std::opti
   request.prompt = make_prompt(request.id, prompt_tokens);
   request.max_tokens = max_tokens;
   return request;
-}
-
-void accept(ShadowRun& run, const CoreRequest& request) {
-  const auto refusal = run.submit(request);
-  ASSERT_FALSE(refusal.has_value()) << refusal->message;
-}
-
-void end_well(ShadowRun& run) {
-  run.run_to_end();
-  if (!run.problem()) run.check_end();
-  EXPECT_EQ(run.problem(), std::nullopt);
 }
 
 FinishReason reason_of(const ShadowRun& run, std::uint64_t id) { return run.answer(RequestId{id}).finished->reason; }

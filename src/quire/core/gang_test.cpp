@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "quire/core/shadow_run.h"
+#include "quire/core/shadow_run_test.h"
 #include "quire/sched/scheduler.h"
 
 namespace quire {
@@ -34,17 +35,6 @@ CoreRequest make_search(std::uint64_t id, std::int32_t prompt_tokens, std::int32
   CoreRequest request = make_request(id, prompt_tokens, max_tokens, 1);
   request.beams = beams;
   return request;
-}
-
-void accept(ShadowRun& run, const CoreRequest& request) {
-  const auto refusal = run.submit(request);
-  ASSERT_FALSE(refusal.has_value()) << refusal->message;
-}
-
-void end_well(ShadowRun& run) {
-  run.run_to_end();
-  if (!run.problem()) run.check_end();
-  EXPECT_EQ(run.problem(), std::nullopt);
 }
 
 // B30: samples of one prompt were separate requests, and the prompt was computed for each.
