@@ -7,14 +7,8 @@ namespace quire {
 LongestMatcher::LongestMatcher(std::vector<Entry> entries) {
   // char_traits compares bytes as unsigned, so strings sort as the narrowing by unsigned bytes needs.
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.text < b.text; });
-  for (Entry& entry : entries) {
-    if (entry.text.empty()) continue;
-    if (!entries_.empty() && entries_.back().text == entry.text) {
-      entries_.back().id = entry.id;
-    } else {
-      entries_.push_back(std::move(entry));
-    }
-  }
+  std::erase_if(entries, [](const Entry& entry) { return entry.text.empty(); });
+  entries_ = std::move(entries);
   for (const Entry& entry : entries_) ++begin_[static_cast<unsigned char>(entry.text[0]) + std::size_t{1}];
   for (std::size_t byte = 1; byte < begin_.size(); ++byte) begin_[byte] += begin_[byte - 1];
 }

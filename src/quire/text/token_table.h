@@ -116,7 +116,7 @@ class LongestMatcher {
   };
 
   LongestMatcher() = default;
-  /// Empty texts are left out; of equal texts the last one counts.
+  /// Empty texts are left out; of equal texts the last one that find() may take counts.
   explicit LongestMatcher(std::vector<Entry> entries);
 
   /// True if no text begins with this byte.
@@ -134,11 +134,9 @@ class LongestMatcher {
     std::uint32_t low = begin_[first];
     std::uint32_t high = begin_[first + 1];
     for (std::size_t depth = 1; low < high; ++depth) {
-      // entries_[low, high) are those that share text[0, depth); the one that ends here is the first.
-      const Entry& entry = entries_[low];
-      if (entry.text.size() == depth) {
-        if (accept(depth, entry.id)) best = {depth, entry.id};
-        ++low;
+      // entries_[low, high) are those that share text[0, depth); the ones that end here are the first.
+      for (; low < high && entries_[low].text.size() == depth; ++low) {
+        if (accept(depth, entries_[low].id)) best = {depth, entries_[low].id};
       }
       if (depth == text.size()) break;
       narrow(low, high, depth, text[depth]);

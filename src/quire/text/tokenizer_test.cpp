@@ -141,6 +141,16 @@ TEST(Tokenizer, ControlTokensThatTouchAPlainRangeAreText) {
   EXPECT_EQ(with_plain({{17, 17}, {20, 20}, {36, 37}}), "ChC..........");  // empty ranges touch nothing
 }
 
+TEST(Tokenizer, AControlTokenOfTheSameNameHidesNoUserDefinedOneFromPlainText) {
+  const auto tokenizer = make(byte_level_data("gpt-2", {}, {{"<a>", kUserDefined}, {"<a>", kControl}}));
+  const std::string text = "<a>";
+  const auto plain = tokenizer->encode_with_plain_ranges(text, std::vector<TextRange>{{0, text.size()}});
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(*plain, ids(*tokenizer, text));
+  EXPECT_EQ(plain->size(), 1u);
+  EXPECT_TRUE(tokenizer->is_control(ids(*tokenizer, text, SpecialTokens::parsed).at(0)));
+}
+
 TEST(Tokenizer, PlainRangesCountBytesOfTheOriginalTextAlsoWhereSpacesGrow) {
   const auto tokenizer = make(sentencepiece_data({{"</s>", kControl}, {"\xE2\x96\x81"}}));
   const std::string text = "  </s> </s>  </s>";
