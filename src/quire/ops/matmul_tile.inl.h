@@ -15,6 +15,12 @@ inline void prefetch(const std::uint8_t* p, int bytes) {
 /// compute with what comes. One sequential stream with a long lead brings more bytes a second than several.
 constexpr std::int64_t prefetch_lead(int tokens) { return tokens <= 4 ? 16384 : tokens <= 8 ? 8192 : 6144; }
 
+/// What is read `lead` bytes after `at`.
+inline const std::uint8_t* place_ahead(const MatmulTask& task, const std::uint8_t* at, std::int64_t lead) {
+  const auto* end = reinterpret_cast<const std::uint8_t*>(task.stretch_end);
+  return end - at > lead ? at + lead : reinterpret_cast<const std::uint8_t*>(task.then) + (lead - (end - at));
+}
+
 /// Sums of a tile as [strip][token], to the output, with the bias; rows past the matrix are dropped.
 template <int kStrips, int kTokens>
 inline void store_tile(const MatmulTask& task, std::int64_t strip, std::int64_t token,
@@ -100,13 +106,14 @@ void quantized_tile(const MatmulTask& task, std::int64_t strip, std::int64_t tok
   for (std::int64_t first = 0; first < groups; first += kLayout.groups_per_block, block += kLayout.block_bytes()) {
     const std::uint8_t* scales = block + kQuantBytesOfBlock;
     const BlockScales block_scales = load_block_scales<Format>(scales);
-    prefetch(scales + kLead, kLayout.scale_bytes);
+    const std::uint8_t* ahead = place_ahead(task, block, kLead);
+    prefetch(ahead + kQuantBytesOfBlock, kLayout.scale_bytes);
     for (int within = 0; within < kLayout.groups_per_block && first + within < groups; ++within, x += kRowBlock) {
       const std::uint8_t* quants = block + within * kLayout.quant_bytes;
       GroupWeights<Format> weights;
       unpack_codes(quants, weights);
       load_scales(scales, within, block_scales, weights);
-      prefetch(quants + kLead, kLayout.quant_bytes);
+      prefetch(ahead + within * kLayout.quant_bytes, kLayout.quant_bytes);
       QUIRE_UNROLL
       for (int t = 0; t < kTokens; t += kStep) add_group<kStep>(weights, x + t, &sums[0][t]);
     }
