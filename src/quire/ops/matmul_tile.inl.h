@@ -46,24 +46,31 @@ inline void store_tile(const MatmulTask& task, std::int64_t strip, std::int64_t 
   }
 }
 
-/// Both halves of a dword hold -offset, or the half that is not wanted holds 0.
-constexpr int offset_pair(int offset, bool first, bool second) {
-  unsigned word = static_cast<unsigned>(-offset) & 0xFFFF;
-  return static_cast<int>((first ? word : 0) | (second ? word << 16 : 0));
-}
-
 /// Where the products of a half of a group start, or of a whole group where the format has no halves: -offset times the
 /// sum of the activations.
 template <class Format>
 inline Ints offset_part(int half, const quant::ActivationGroup& x) {
   constexpr int kOffset = Format::kOffset + kDotOffset<Format::kBits>;
   if constexpr (kOffset == 0) return zero_ints();
-  if constexpr (Format::kHalves == 2) {
-    return multiply_shorts(broadcast4(x.sum16), every_int(offset_pair(kOffset, half == 0, half == 1)));
-  }
+  if constexpr (Format::kHalves == 2) return broadcast4(&x.minus_32sum[half]);
   constexpr int kShift = kOffset == 8 ? 4 : kOffset == 16 ? 3 : 0;
-  static_assert(Format::kHalves == 2 || kOffset == 0 || kOffset << kShift == 128);
+  static_assert(kOffset == 0 || kOffset << (Format::kHalves == 2 ? 2 : kShift) == 128);
   return shift_ints_right<kShift>(broadcast4(&x.minus_128sum));
+}
+
+/// The products of a half of a group, or of a whole group, with kTokens tokens.
+template <int kTokens, class Format>
+inline void multiply_codes(const GroupWeights<Format>& weights, int half, const quant::ActivationGroup* x,
+                           Ints (&products)[kTokens]) {
+  const std::int8_t* q = x->q + half * 16;
+  if constexpr (kOffsetInShorts<Format>) {
+    dot_in_shorts(weights.codes[half], q, Format::kHalves == 2 ? x->minus_32sum_pair[half] : x->minus_16sum_pair,
+                  products);
+  } else {
+    QUIRE_UNROLL
+    for (int t = 0; t < kTokens; ++t) products[t] = offset_part<Format>(half, x[t]);
+    dot(weights.codes[half], q, products);
+  }
 }
 
 /// One group times kTokens tokens, whose groups are neighbours.
@@ -72,9 +79,7 @@ inline void add_group(const GroupWeights<Format>& weights, const quant::Activati
   QUIRE_UNROLL
   for (int half = 0; half < Format::kHalves; ++half) {
     Ints products[kTokens];
-    QUIRE_UNROLL
-    for (int t = 0; t < kTokens; ++t) products[t] = offset_part<Format>(half, x[t]);
-    dot(weights.codes[half], x->q + half * 16, products);
+    multiply_codes(weights, half, x, products);
     QUIRE_UNROLL
     for (int t = 0; t < kTokens; ++t) {
       Floats scale = multiply(weights.scale[half], every_float(x[t].d));
