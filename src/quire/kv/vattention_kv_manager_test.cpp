@@ -344,6 +344,28 @@ TEST(VAttention, ThePoolIsBoundedByTheMappingsItMayTake) {
   EXPECT_EQ(most_groups(options), 25 - 8 - 1);
 }
 
+TEST(VAttention, BesideAliasesAReservationMayRunShortOfMappingsBeforeGroups) {
+  VAttentionOptions options = simple_options(12, 4);
+  options.max_mappings = 12 + 4 + 1;
+  VAttentionChecker checker(options, true);
+  VAttentionKvManager& manager = checker.manager();
+  checker.run_plan({{seq(1), 4 * 64}});
+  checker.run_plan({{seq(2), 4 * 64, seq(1), 4 * 64}});
+  ASSERT_EQ(checker.num_cached(), 3 * 64);
+  manager.begin_plan();
+  EXPECT_TRUE(manager.plan_reserve(seq(1), 8 * 64));
+  EXPECT_EQ(manager.plan_free_blocks(), 3);
+  EXPECT_FALSE(manager.plan_reserve(seq(2), 5 * 64)) << "with it the two would have 13 entries";
+  checker.run_plan({{seq(1), 4 * 64}, {seq(2), 64}});
+  EXPECT_EQ(checker.num_tokens(seq(1)), 8 * 64);
+  EXPECT_EQ(checker.num_tokens(seq(2)), 4 * 64);
+  expect_fine(checker);
+  checker.release(seq(1));
+  checker.run_plan({{seq(2), 64}});
+  EXPECT_EQ(checker.num_tokens(seq(2)), 5 * 64);
+  expect_fine(checker);
+}
+
 TEST(VAttention, SharingIsRefusedWhereItWouldTakeTooManyMappings) {
   VAttentionOptions options = simple_options(12, 4);
   options.max_mappings = 12 + 4 + 1;
