@@ -20,6 +20,7 @@ struct TimedRow {
   std::int32_t begin = 0, num_tokens = 1;
   bool is_prefill = false;
   bool samples = true;
+  std::int32_t shared = 0;  ///< its first positions, in blocks that all rows of the step that share have in common
 };
 
 struct TimedStep {
@@ -27,6 +28,8 @@ struct TimedStep {
 
   /// `count` more decode rows that each attend to `context` positions.
   TimedStep& decodes(std::int32_t count, std::int32_t context);
+  /// The same, with their first `shared` positions in common; whole blocks.
+  TimedStep& sharing_decodes(std::int32_t count, std::int32_t context, std::int32_t shared);
   /// One more chunk of a prompt; the last one samples.
   TimedStep& prefill(std::int32_t begin, std::int32_t num_tokens, bool is_last = true);
 };
@@ -48,6 +51,7 @@ class StepTimer {
  private:
   explicit StepTimer(engine::Loaded loaded);
   BatchPlan plan_of(const TimedStep& step) const;
+  std::int64_t most_shared_entries(const TimedStep& step) const;
   std::int64_t blocks_of(const TimedStep& step) const;
 
   engine::Loaded loaded_;

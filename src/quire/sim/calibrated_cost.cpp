@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "quire/base/rng.h"
+
 namespace quire {
 namespace {
 
 constexpr double kMostNs = 1e18;
+constexpr std::uint64_t kVariationSeed = 1;
 
 std::uint64_t rounded(double ns) { return static_cast<std::uint64_t>(std::clamp(ns, 0.0, kMostNs) + 0.5); }
 
@@ -20,7 +23,9 @@ double execute(const CalibratedCost& cost, const StepShape& shape) {
   return cost.by_tokens.at(static_cast<double>(tokens)) + remainder_ns(cost, tokens) +
          cost.by_logits.at(static_cast<double>(shape.num_logit_rows)) +
          cost.decode_row * static_cast<double>(shape.num_decode_rows) +
-         cost.decode_context * static_cast<double>(shape.decode_context) +
+         cost.decode_context * static_cast<double>(shape.decode_context - shape.shared.positions) +
+         cost.shared_context * static_cast<double>(shape.shared.positions) +
+         cost.shared_walk * static_cast<double>(shape.shared.walked) +
          cost.prefill_row * static_cast<double>(shape.num_prefill_rows) + cost.prefill_square * shape.prefill_squares +
          cost.prefill_read * static_cast<double>(shape.prefill_reads);
 }
@@ -40,6 +45,12 @@ std::uint64_t CalibratedCost::execute_ns(const StepShape& shape) const { return 
 
 std::uint64_t CalibratedCost::step_ns(const StepShape& shape) const {
   return rounded(execute(*this, shape) + outside_step + outside_row * static_cast<double>(shape.num_logit_rows));
+}
+
+std::uint64_t CalibratedCost::wake_ns() const { return rounded(wake); }
+
+double CalibratedCost::variation(std::uint64_t step) const {
+  return variations.empty() ? 1 : variations[random_at(kVariationSeed, step) % variations.size()];
 }
 
 }  // namespace quire
