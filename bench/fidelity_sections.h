@@ -1,9 +1,9 @@
 #pragma once
 // The prediction for three workloads beside the real engine: chats at 70 % of what it can take, a burst with too little
-// KV memory for it, prompts with shared beginnings. A section calibrates and serves the same requests in turn, --rounds
-// times (at most 5), and calibrates once more; all of the calibration makes the prediction. If its first and last parts
-// differ by more than 3 %, the run is discarded and, with three rounds or more, tried again, three times in all; what
-// the last attempt found is printed in any case, without targets if it was discarded.
+// KV memory for it, prompts with shared beginnings. A section serves the same requests --rounds times (at most 5), each
+// run between two slices of calibration that make its prediction. A run whose two slices differ by more than 3 % is
+// discarded and another one made, up to twice as many runs as rounds. If none counts, the figures of the discarded ones
+// are shown, without targets, and say so.
 
 #include "bench/bench.h"
 

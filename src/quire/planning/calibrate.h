@@ -3,7 +3,7 @@
 // shapes with the engine's executor: decodes by rows and context, with and without common beginnings, chunks of prompts
 // by length and start, both together, with and without logits; then it serves a few requests with a whole engine, for
 // what its thread does around a step (outside_cost.h). Of each shape the median counts: it is what steps of a run take
-// as often more as less. How far the measurements lie around it is kept too (CalibratedCost::variations).
+// as often more as less. How much longer they take on average is kept too: how busy the machine was.
 
 #include <functional>
 #include <memory>

@@ -19,7 +19,6 @@ constexpr std::string_view kFormat = "quire calibration";
 constexpr std::int64_t kVersion = 2;
 constexpr double kMostNs = 1e15;  ///< of one step: eleven days
 constexpr std::size_t kMaxPoints = 4096;
-constexpr double kMostVariation = 1e6;
 
 json::Array as_array(const CostCurve& curve) {
   json::Array points;
@@ -41,8 +40,6 @@ json::Object setting_object(const CalibrationSetting& setting) {
 json::Object cost_object(const CalibratedCost& cost) {
   json::Array remainder;
   for (double ns : cost.by_remainder) remainder.emplace_back(ns);
-  json::Array variations;
-  for (double factor : cost.variations) variations.emplace_back(factor);
   return {{"by_tokens", as_array(cost.by_tokens)},
           {"by_remainder", std::move(remainder)},
           {"by_logits", as_array(cost.by_logits)},
@@ -55,8 +52,7 @@ json::Object cost_object(const CalibratedCost& cost) {
           {"shared_walk", cost.shared_walk},
           {"outside_step", cost.outside_step},
           {"outside_row", cost.outside_row},
-          {"wake", cost.wake},
-          {"variations", std::move(variations)}};
+          {"wake", cost.wake}};
 }
 
 Result<double> required_number(json::ObjectReader& reader, std::string_view name, json::NumberRange range) {
@@ -99,18 +95,6 @@ Result<void> read_remainder(json::ObjectReader& reader, CalibratedCost& cost) {
   return {};
 }
 
-Result<void> read_variations(json::ObjectReader& reader, CalibratedCost& cost) {
-  QUIRE_TRY(const json::Array* items, reader.required_array("variations", kMaxPoints));
-  for (std::size_t i = 0; i < items->size(); ++i) {
-    const std::string path = reader.path_of("variations", i);
-    QUIRE_TRY(const double factor, json::read_number((*items)[i], path, {.min = 0, .max = kMostVariation}));
-    if (i > 0 && factor < cost.variations.back())
-      return json::field_error(path, cat("found ", factor, " after ", cost.variations.back(), ", wanted rising ones"));
-    cost.variations.push_back(factor);
-  }
-  return {};
-}
-
 Result<CalibrationSetting> read_setting(const json::Object& object) {
   json::ObjectReader reader(object, "setting");
   CalibrationSetting setting;
@@ -144,7 +128,6 @@ Result<CalibratedCost> read_cost(const json::Object& object) {
   QUIRE_TRY(cost.shared_context, nanoseconds(reader, "shared_context"));
   QUIRE_TRY(cost.shared_walk, nanoseconds(reader, "shared_walk"));
   QUIRE_TRY(cost.wake, nanoseconds(reader, "wake"));
-  QUIRE_TRY_VOID(read_variations(reader, cost));
   QUIRE_TRY(cost.outside_step, nanoseconds(reader, "outside_step"));
   QUIRE_TRY(cost.outside_row, nanoseconds(reader, "outside_row"));
   QUIRE_TRY_VOID(reader.refuse_unknown());

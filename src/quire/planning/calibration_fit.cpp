@@ -140,19 +140,6 @@ class LeastSquares {
 
 }  // namespace
 
-std::vector<double> summarize_variations(std::vector<double> ratios) {
-  std::sort(ratios.begin(), ratios.end());
-  const std::size_t count = std::min(ratios.size(), kMostVariations);
-  std::vector<double> means;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t begin = i * ratios.size() / count, end = (i + 1) * ratios.size() / count;
-    double sum = 0;
-    for (std::size_t r = begin; r < end; ++r) sum += ratios[r];
-    means.push_back(sum / static_cast<double>(end - begin));
-  }
-  return means;
-}
-
 Result<FittedSteps> fit_steps(std::span<const CostPoint> points) {
   std::vector<double> tokens, logits;
   for (const CostPoint& point : points) {

@@ -4,7 +4,6 @@
 // for less. Arithmetic only: the same points give the same cost.
 
 #include <span>
-#include <vector>
 
 #include "quire/base/result.h"
 #include "quire/planning/calibration.h"
@@ -15,11 +14,6 @@ struct CostPoint {
   StepShape shape;
   double ns = 0;  ///< the median of what was measured
 };
-
-/// Repeated measurements, each divided by its shape's median, as CalibratedCost::variations: the means of at most
-/// kMostVariations groups of equally many of them. Their mean is that of all.
-inline constexpr std::size_t kMostVariations = 40;
-std::vector<double> summarize_variations(std::vector<double> ratios);
 
 struct FittedSteps {
   CalibratedCost cost;  ///< without what is outside of steps

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -64,7 +63,6 @@ Calibration sample() {
   calibration.fitted.outside_step = 41'000.5;
   calibration.fitted.outside_row = 1'250.25;
   calibration.fitted.wake = 90'000;
-  calibration.fitted.variations = {0.97, 1, 1.5};
   calibration.fitted.name = cost_name(calibration.setting);
   calibration.fit = {80, 0.011, 0.04, 39.5, 0.012};
   return calibration;
@@ -107,33 +105,11 @@ TEST(CalibrationFit, WithoutSharedContextsOneCostsWhatAnyOtherDoes) {
   EXPECT_EQ(fitted->cost.shared_context, fitted->cost.decode_context);
 }
 
-TEST(CalibrationFit, VariationsKeepTheMeanAndTheOrder) {
-  std::vector<double> ratios;
-  double sum = 0;
-  for (int i = 0; i < 1000; ++i) sum += ratios.emplace_back(1 + 0.001 * ((i * 379) % 1000));
-  const std::vector<double> variations = summarize_variations(ratios);
-  ASSERT_EQ(variations.size(), kMostVariations);
-  EXPECT_TRUE(std::is_sorted(variations.begin(), variations.end()));
-  double mean = 0;
-  for (double factor : variations) mean += factor / static_cast<double>(variations.size());
-  EXPECT_NEAR(mean, sum / 1000, 1e-9);
-  EXPECT_EQ(summarize_variations({1.5, 0.5}), (std::vector<double>{0.5, 1.5}));
-}
-
 TEST(Calibration, OfABusyMachineSaysSo) {
   EXPECT_EQ(disturbance_text({.disturbance = 0.0123}),
             "while calibrating, steps took 1.2 % longer on average than typically");
   EXPECT_NE(disturbance_text({.disturbance = 0.2}).find("20.0 % longer"), std::string::npos);
   EXPECT_NE(disturbance_text({.disturbance = 0.2}).find("busy"), std::string::npos);
-}
-
-TEST(Calibration, StepsOfASimulationDrawTheirVariation) {
-  const CalibratedCost cost = sample().fitted;
-  double sum = 0;
-  for (std::uint64_t step = 0; step < 3000; ++step) sum += cost.variation(step);
-  EXPECT_NEAR(sum / 3000, (0.97 + 1 + 1.5) / 3, 0.02);
-  EXPECT_EQ(cost.variation(17), cost.variation(17));
-  EXPECT_EQ(known_cost().variation(17), 1);
 }
 
 TEST(CalibrationFit, APointThatIsFarOffMovesTheOthersLittle) {
@@ -169,8 +145,6 @@ TEST(Calibration, ComesBackFromItsJsonAsItWas) {
 TEST(Calibration, WhatIsWrongInAFileIsSaidInOneLine) {
   EXPECT_EQ(refusal("\"version\":2", "\"version\":1"),
             "calibration 'f.json': 'version': found 1, wanted 2; `quire calibrate` makes a new one");
-  EXPECT_NE(refusal("\"variations\":[", "\"variations\":[2.5,").find("'cost.variations[1]'"), std::string::npos);
-  EXPECT_NE(refusal("\"variations\":[", "\"variations\":[-1,").find("'cost.variations[0]'"), std::string::npos);
   EXPECT_NE(refusal("quire calibration", "something").find("'format'"), std::string::npos);
   EXPECT_NE(refusal("\"decode_context\":700.0", "\"decode_context\":NaN").find("f.json"), std::string::npos);
   EXPECT_NE(refusal("\"decode_context\":700.0", "\"decode_context\":1e999").find("f.json"), std::string::npos);

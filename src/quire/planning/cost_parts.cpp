@@ -18,7 +18,6 @@ class ScaledCost final : public CostModel {
                                       static_cast<double>(parts.prefill_ns) * prefill_ + 0.5);
   }
   std::uint64_t wake_ns() const override { return cost_->wake_ns(); }
-  double variation(std::uint64_t step) const override { return cost_->variation(step); }
   std::string description() const override {
     return cat(cost_->description(), ", prompts x ", prefill_, ", decodes x ", decode_);
   }

@@ -22,7 +22,6 @@ class MeteredCost final : public CostModel {
   explicit MeteredCost(const CostModel& cost) : cost_(cost) {}
   std::uint64_t step_ns(const StepShape& shape) const override;
   std::uint64_t wake_ns() const override { return cost_.wake_ns(); }
-  double variation(std::uint64_t step) const override { return cost_.variation(step); }
   std::string description() const override { return cost_.description(); }
   double prefill_ns() const { return prefill_ns_; }
   double decode_ns() const { return decode_ns_; }

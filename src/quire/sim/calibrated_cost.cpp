@@ -2,13 +2,10 @@
 
 #include <algorithm>
 
-#include "quire/base/rng.h"
-
 namespace quire {
 namespace {
 
 constexpr double kMostNs = 1e18;
-constexpr std::uint64_t kVariationSeed = 1;
 
 std::uint64_t rounded(double ns) { return static_cast<std::uint64_t>(std::clamp(ns, 0.0, kMostNs) + 0.5); }
 
@@ -48,9 +45,5 @@ std::uint64_t CalibratedCost::step_ns(const StepShape& shape) const {
 }
 
 std::uint64_t CalibratedCost::wake_ns() const { return rounded(wake); }
-
-double CalibratedCost::variation(std::uint64_t step) const {
-  return variations.empty() ? 1 : variations[random_at(kVariationSeed, step) % variations.size()];
-}
 
 }  // namespace quire

@@ -11,9 +11,6 @@
 //                             position that 32 of its tokens read together
 //
 // and around it what the engine's thread does besides: planning, detokenizing, delivery; and waking up after a pause.
-// That is the median. Times vary, by what else the machine does above all: by the factors of `variations`, all equally
-// frequent, of which each step of a simulation draws one.
-//
 // All in nanoseconds, immutable, arithmetic only: equal on every machine.
 
 #include <array>
@@ -48,13 +45,11 @@ struct CalibratedCost final : CostModel {
   double shared_context = 0, shared_walk = 0;
   double outside_step = 0, outside_row = 0;  ///< besides the step: each step, and each row that samples
   double wake = 0;
-  std::vector<double> variations;  ///< rising; empty: none
 
   /// What an executor needs (StepResult::elapsed_ns), without what is besides.
   std::uint64_t execute_ns(const StepShape& shape) const;
   std::uint64_t step_ns(const StepShape& shape) const override;
   std::uint64_t wake_ns() const override;
-  double variation(std::uint64_t step) const override;
   std::string description() const override { return name; }
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// CostModel: how long a step takes, from its shape, and how that varies. Time is in integer nanoseconds. Models are
+// CostModel: how long a step takes, from its shape alone. Time is in integer nanoseconds. Models are
 // immutable; any thread may ask them.
 //
 //     FittedCost     a + b tokens + c tokens^2 for prefill, a + b context + c rows for decode, as the published fits of
@@ -26,8 +26,6 @@ class CostModel {
   virtual std::uint64_t step_ns(const StepShape& shape) const = 0;
   /// What the first step after a pause takes besides: waking up.
   virtual std::uint64_t wake_ns() const { return 0; }
-  /// Step number `step` of a run takes so many times what step_ns says, as far as that is known to vary.
-  virtual double variation(std::uint64_t /*step*/) const { return 1; }
   /// What it is, for reports: name, source, units.
   virtual std::string description() const = 0;
 };

@@ -66,7 +66,7 @@ class Run {
     const StepShape& shape = system_.plan_step();
     StepSample sample;
     sample.begin_ns = now_ns_;
-    now_ns_ += std::max<std::uint64_t>(1, duration_ns(shape));
+    now_ns_ += std::max<std::uint64_t>(1, cost_.step_ns(shape));
     sample.end_ns = now_ns_;
     sample.num_running = system_.num_running();
     sample.num_waiting = system_.num_waiting();
@@ -81,12 +81,6 @@ class Run {
     if (options_.observe) options_.observe(sample, changes_);
     forget_front();
     if (options_.progress && result_.num_steps % 1024 == 0) options_.progress(result_.num_finished, now_ns_);
-  }
-
-  std::uint64_t duration_ns(const StepShape& shape) const {
-    const std::uint64_t ns = cost_.step_ns(shape);
-    const double variation = cost_.variation(result_.num_steps);
-    return variation == 1 ? ns : static_cast<std::uint64_t>(static_cast<double>(ns) * variation + 0.5);
   }
 
   void film_step(std::uint64_t begin_ns) {
