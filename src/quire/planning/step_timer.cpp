@@ -105,8 +105,16 @@ StepShape StepTimer::shape_of(const TimedStep& step) const {
   return quire::shape_of(plan, table_of, loaded_.info.block_size);
 }
 
+/// Memory that was never written to is one page of zeros for the system, which stays in the cache however much of it is
+/// read: attention over 14 sequences of 150 tokens took a tenth less time for the step than over blocks of their own.
+void StepTimer::write_blocks(std::int64_t num_blocks) {
+  while (num_written_ < num_blocks)
+    loaded_.store->copy_block(kNullBlock, BlockId{static_cast<std::uint32_t>(++num_written_)});
+}
+
 std::vector<double> StepTimer::time(const TimedStep& step, int times) {
   QUIRE_CHECK(has_room_for(step));
+  write_blocks(blocks_of(step));
   BatchPlan plan = plan_of(step);
   BatchPlan end;
   for (const PlanRow& row : plan.rows) {

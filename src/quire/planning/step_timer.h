@@ -1,8 +1,8 @@
 #pragma once
 // StepTimer: how long the engine's executor takes for a step of a given shape, with a real model. The step's plan is
 // made up: sequences begin where the shape says, over blocks of their own whose content nobody has computed, since time
-// does not depend on it. The most likely token is taken: what drawing one takes on top depends on how flat the
-// distribution is, and is no part of a calibration.
+// does not depend on it, only on its being somewhere. The most likely token is taken: what drawing one takes on top
+// depends on how flat the distribution is, and is no part of a calibration.
 //
 // Owns the model; one thread.
 
@@ -51,6 +51,7 @@ class StepTimer {
  private:
   explicit StepTimer(engine::Loaded loaded);
   BatchPlan plan_of(const TimedStep& step) const;
+  void write_blocks(std::int64_t num_blocks);
   std::int64_t most_shared_entries(const TimedStep& step) const;
   std::int64_t blocks_of(const TimedStep& step) const;
 
@@ -58,6 +59,7 @@ class StepTimer {
   GroupGeometry geometry_;
   std::unique_ptr<engine::ModelExecutor> executor_;
   std::uint64_t next_sequence_ = 1;
+  std::int64_t num_written_ = 0;  ///< blocks, from the first one on, that have memory of their own
 };
 
 }  // namespace quire::planning
