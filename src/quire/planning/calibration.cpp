@@ -175,13 +175,16 @@ std::string cost_name(const CalibrationSetting& setting) {
              setting.threads == 1 ? " thread, " : " threads, ", setting.cpu_tier, ", KV ", setting.kv_type);
 }
 
-std::string disturbance_text(const CalibrationFit& fit) {
-  const auto per_mille = static_cast<std::int64_t>(std::max(0.0, fit.disturbance) * 1000 + 0.5);
+std::string steadiness_text(const CalibrationFit& fit) {
+  const auto percent = [](double share) {
+    const auto per_mille = static_cast<std::int64_t>(std::clamp(share, 0.0, 1e6) * 1000 + 0.5);
+    return cat(per_mille / 10, ".", per_mille % 10, " %");
+  };
   const std::string text =
-      cat("while calibrating, steps took ", per_mille / 10, ".", per_mille % 10, " % longer on average than typically");
-  return fit.disturbance < kBusyDisturbance
-             ? text
-             : cat(text, ": the machine was busy; run `quire calibrate` again when it is quiet");
+      cat("while calibrating, steps took ", percent(fit.disturbance),
+          " longer on average than typically, and fit with a median error of ", percent(fit.median_error));
+  const bool was_busy = fit.disturbance >= kBusy || fit.median_error >= kBusy;
+  return was_busy ? cat(text, ": the machine was busy; run `quire calibrate` again when it is quiet") : text;
 }
 
 std::string as_json(const Calibration& calibration) {

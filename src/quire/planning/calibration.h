@@ -62,10 +62,10 @@ struct Calibration {
   std::shared_ptr<const CostModel> cost() const { return std::make_shared<CalibratedCost>(fitted); }
 };
 
-/// From here on the machine was visibly busy with other things while it was measured.
-inline constexpr double kBusyDisturbance = 0.05;
-/// How steady the measured times were; from kBusyDisturbance on with the advice to calibrate again.
-std::string disturbance_text(const CalibrationFit& fit);
+/// Of disturbance or median error: from here on the machine was visibly busy with other things while it was measured.
+inline constexpr double kBusy = 0.05;
+/// How steady the measured times were; from kBusy on with the advice to calibrate again.
+std::string steadiness_text(const CalibrationFit& fit);
 
 /// How reports call the cost model.
 std::string cost_name(const CalibrationSetting& setting);

@@ -106,10 +106,12 @@ TEST(CalibrationFit, WithoutSharedContextsOneCostsWhatAnyOtherDoes) {
 }
 
 TEST(Calibration, OfABusyMachineSaysSo) {
-  EXPECT_EQ(disturbance_text({.disturbance = 0.0123}),
-            "while calibrating, steps took 1.2 % longer on average than typically");
-  EXPECT_NE(disturbance_text({.disturbance = 0.2}).find("20.0 % longer"), std::string::npos);
-  EXPECT_NE(disturbance_text({.disturbance = 0.2}).find("busy"), std::string::npos);
+  EXPECT_EQ(
+      steadiness_text({.median_error = 0.018, .disturbance = 0.0123}),
+      "while calibrating, steps took 1.2 % longer on average than typically, and fit with a median error of 1.8 %");
+  EXPECT_NE(steadiness_text({.disturbance = 0.2}).find("20.0 % longer"), std::string::npos);
+  EXPECT_NE(steadiness_text({.disturbance = 0.2}).find("busy"), std::string::npos);
+  EXPECT_NE(steadiness_text({.median_error = 0.1}).find("busy"), std::string::npos);
 }
 
 TEST(CalibrationFit, APointThatIsFarOffMovesTheOthersLittle) {

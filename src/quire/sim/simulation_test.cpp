@@ -68,7 +68,8 @@ struct SleepyCost final : CostModel {
 
 TEST(Simulation, TheFirstStepAfterAPauseBeginsLate) {
   auto system = make_system("quire", small_options()).value();
-  ListSource source({spec(5'000'000, 100, 3), spec(5'500'000, 10, 1)});
+  const std::vector<RequestSpec> requests = {spec(5'000'000, 100, 3), spec(5'500'000, 10, 1)};
+  ListSource source(requests);
   const SimulationResult result = simulate(*system, SleepyCost(), source, {.max_records = 100});
   ASSERT_EQ(result.records.size(), 2u);
   const std::uint64_t first = 5'000'007u + 1'100'000u;
