@@ -125,8 +125,8 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->capture_default_str();
   command
       .add_option("--kv-layout", options.kv_layout,
-                  "grouped: give KV memory back behind sliding windows; uniform: keep it (default: grouped; with "
-                  "vattention or a RAM tier uniform)")
+                  "grouped: give KV memory back behind sliding windows; uniform: keep it (default: grouped; "
+                  "with another KV manager than paged uniform)")
       ->check(CLI::IsMember({"grouped", "uniform"}));
   command
       .add_option("--kv-manager", options.kv_manager,

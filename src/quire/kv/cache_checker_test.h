@@ -241,14 +241,16 @@ class CacheChecker {
       const std::int32_t window = geometry().groups()[group].window;
       for (std::int32_t p = window == 0 ? 0 : std::max(0, hit.num_tokens - window + 1); p < hit.num_tokens; ++p) {
         const auto i = static_cast<std::size_t>(p / block_size_), count = static_cast<std::size_t>(hit.num_blocks);
-        const FrameId frame = i >= count ? hit.tail_frame : i < hit.frames.size() ? hit.frames[i] : kNoFrame;
+        const std::vector<FrameId>& frames = i < count ? hit.frames : hit.tail_frames;
+        const std::size_t at = i < count ? group * count + i : group;
+        const FrameId frame = at < frames.size() ? frames[at] : kNoFrame;
         if (frame != kNoFrame) {
           if (frames_.at(frame.value)[static_cast<std::size_t>(p % block_size_)] !=
-              expected[static_cast<std::size_t>(p)])
-            note(cat("a frame has foreign content at position ", p));
+              expected[static_cast<std::size_t>(p)] + group)
+            note(cat("a frame has foreign content at position ", p, " of group ", group));
           continue;
         }
-        const BlockId block = i < count ? hit.blocks[group * count + i] : hit.copy_from.at(group);
+        const BlockId block = i < count ? hit.blocks[at] : hit.copy_from.at(group);
         if (block == kNullBlock || slot_at(block, p) != expected[static_cast<std::size_t>(p)] + group)
           note(cat("a hit has foreign content at position ", p, " of group ", group));
       }
