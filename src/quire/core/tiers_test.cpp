@@ -112,7 +112,8 @@ TEST(Tiers, AfterARestartAHitIsAsLongAsFilesOfAllLayerGroupsCanServe) {
     expect_clean_end(run);
     EXPECT_EQ(run.answer(request.id).cached_tokens, cached_tokens);
     const auto reads = run.core().kv().tier_counters().reads[static_cast<std::size_t>(TransferOutcome::done)];
-    if (lost.empty()) EXPECT_EQ(reads, 10u + 3 + 2) << "of windows no more than what is seen";
+    if (!lost.empty()) continue;
+    EXPECT_EQ(reads, 10u + 3 + 2) << "of windows no more than what is seen";
   }
 }
 
