@@ -168,7 +168,7 @@ class GemmaTiers : public testing::Test {
 TEST_F(GemmaTiers, PreemptedByRecomputeAndBySwapToRamAndThroughFilesAnswersHaveTheBitsOfTheUniformLayout) {
   std::vector<GenerateRequest> requests;
   for (std::uint64_t i = 0; i < 4; ++i)
-    requests.push_back(request_of(random_prompt(60 + i, i == 0 ? 520 : 150), i == 0 ? 30 : 60));
+    requests.push_back(request_of(random_prompt(60 + i, i == 0 ? 520 : 140), i == 0 ? 30 : 60));
   const auto expected = uniform(requests);
   const auto served = [&](EngineOptions options, PreemptionKind kind) {
     options.max_batch_tokens = 64;
@@ -179,7 +179,7 @@ TEST_F(GemmaTiers, PreemptedByRecomputeAndBySwapToRamAndThroughFilesAnswersHaveT
     EXPECT_EQ(engine->stats().blocks_used, 0);
     return engine->stats().kv;
   };
-  constexpr std::int64_t kTight = 700;  // of 1,180 tokens
+  constexpr std::int64_t kTight = 1024;  // of 1,150 tokens
   EngineOptions options = gemma(kTight);
   options.preemption = "recompute";
   options.prefix_cache = false;
@@ -192,7 +192,7 @@ TEST_F(GemmaTiers, PreemptedByRecomputeAndBySwapToRamAndThroughFilesAnswersHaveT
   EXPECT_GT(swapped.tiers.blocks_loaded, 0u);
   EXPECT_EQ(swapped.recomputed_tokens, 0u);
   const TemporaryDirectory directory;
-  options.kv_ram_bytes = gemma(48).kv_memory_bytes;  // less than what is preempted; the rest is in files
+  options.kv_ram_bytes = gemma(16).kv_memory_bytes;  // less than what is preempted; the rest is in files
   options.kv_swap_dir = directory.path();
   options.preemption = "recompute";
   EXPECT_GT(served(options, PreemptionKind::recompute_asked).tiers.reads[0], 0u) << "nothing came back from files";
