@@ -18,8 +18,7 @@
 //  K2  (I5) all tables of a sequence have ceil(num_tokens / block_size) entries. Those before first_held are null, and
 //      first_held lies where the group's window says; all others are blocks in use, no block twice in a sequence
 //  K3  (I3) nothing is written to a shared block: a reservation that starts inside a block with other holders replaces
-//  that
-//      block by a copy (checked while committing)
+//      that block by a copy (checked while committing)
 //  K4  (I3) nothing is written to a keyed block: a reservation that starts inside one, in a fork that has less than its
 //      parent had, takes its key or replaces it by a copy
 
