@@ -269,6 +269,9 @@ TEST(Tiers, AReadThatIsGivenUpIsAMissAndItsLateEndIsIgnored) {
     run.core().end_transfer(end);
     run.core().end_transfer({end.transfer, TransferOutcome::done, {}});
   }
+  const KvTierCounters counters = run.core().kv().tier_counters();
+  EXPECT_EQ(counters.reads[0] + counters.writes[0], 0u) << "the late end counts";
+  EXPECT_EQ(counters.frames_private, 0);
   run.set_disk({});
   expect_clean_end(run);
   EXPECT_EQ(run.answer(RequestId{1}).cached_tokens, 0);
