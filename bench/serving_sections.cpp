@@ -10,15 +10,18 @@
 #include "quire/base/cat.h"
 #include "quire/base/rng.h"
 #include "quire/engine/engine.h"
-#include "quire/workload/lengths.h"
+#include "quire/traces/trace_file.h"
 
 namespace quire::bench {
 namespace {
 
-constexpr std::int64_t kContext = 1024;        ///< tokens a request may have, and `reserved` holds for each
-constexpr std::int64_t kReservedRequests = 8;  ///< whole contexts that the memory holds
-constexpr std::size_t kNumRequests = 64;       ///< all there at the start
-constexpr int kMaxRounds = 3;                  ///< a round takes about ten seconds
+// The load of the PagedAttention paper: lengths of ShareGPT's first turns, a context of 2,048, and memory for seven of
+// these, as OPT-13B has it on a GPU of 40 GB. All lengths are halved here, so that a round takes half a minute.
+constexpr std::int64_t kShorter = 2;
+constexpr std::int64_t kContext = 2048 / kShorter;  ///< tokens a request may have, and `reserved` holds for each
+constexpr std::int64_t kReservedRequests = 7;       ///< whole contexts that the memory holds
+constexpr std::size_t kNumRequests = 64;            ///< all there at the start
+constexpr int kMaxRounds = 2;
 
 /// What a server sees of one load.
 struct Served {
@@ -28,18 +31,24 @@ struct Served {
   std::int64_t most_running = 0;
 };
 
-/// Prompts and answers as in a chat, together within the context.
-std::vector<engine::GenerateRequest> chat_requests(std::int64_t vocab_size) {
-  const IndependentLengths lengths(*LengthDistribution::parse("lognormal:4.2,0.9@4-512"),
-                                   *LengthDistribution::parse("exponential:110@4-512"), kContext);
+bool is_of_the_paper(const RequestSpec& spec) {
+  return spec.prompt_tokens >= 4 && spec.prompt_tokens <= 1024 && spec.output_tokens >= 4 &&
+         spec.prompt_tokens + spec.output_tokens <= 2048;
+}
+
+/// With prompts of random tokens.
+Result<std::vector<engine::GenerateRequest>> chat_requests(std::int64_t vocab_size) {
+  QUIRE_TRY(Trace trace, embedded_trace("sharegpt"));
+  std::erase_if(trace.requests, [](const RequestSpec& spec) { return !is_of_the_paper(spec); });
   Rng rng(7);
   std::vector<engine::GenerateRequest> requests(kNumRequests);
   for (engine::GenerateRequest& request : requests) {
-    const LengthPair pair = lengths.sample(rng);
-    request.max_tokens = pair.output_tokens;
+    const auto last = static_cast<std::int64_t>(trace.requests.size()) - 1;
+    const RequestSpec& spec = trace.requests[static_cast<std::size_t>(rng.between(0, last))];
+    request.max_tokens = static_cast<std::int32_t>(spec.output_tokens / kShorter);
     request.ignore_eos = true;
     request.sampling.temperature = 0;
-    for (std::int32_t i = 0; i < pair.prompt_tokens; ++i)
+    for (std::int64_t i = 0; i < spec.prompt_tokens / kShorter; ++i)
       request.prompt.push_back(TokenId{static_cast<std::int32_t>(rng.between(0, vocab_size - 1))});
   }
   return requests;
@@ -131,7 +140,7 @@ Result<void> paged_against_reserved(const Options& options, report::Report& repo
   probe.reset();
   QUIRE_TRY(auto paged, open_engine(options, "paged", static_cast<std::uint64_t>(bytes)));
   QUIRE_TRY(auto reserved, open_engine(options, "reserved", static_cast<std::uint64_t>(bytes)));
-  const auto requests = chat_requests(paged->info().vocab_size);
+  QUIRE_TRY(const auto requests, chat_requests(paged->info().vocab_size));
   std::vector<Served> with, without;
   for (int round = 0; round < std::min(options.rounds, kMaxRounds); ++round) {
     with.push_back(serve(*paged, requests));

@@ -159,7 +159,7 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->default_str("on");
   command
       .add_option("--kv-ram-bytes", options.kv_ram_bytes,
-                  "Memory for KV blocks that the KV cache has no room for, as in 2GiB (default: none)")
+                  "Memory for KV blocks that the KV cache has no room for, kept as they are, as in 2GiB (default: none)")
       ->transform(ByteCount());
   command.add_option("--kv-swap-dir", options.kv_swap_dir,
                      "Directory for KV blocks in files: the prefix cache survives a restart");

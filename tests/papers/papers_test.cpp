@@ -43,7 +43,7 @@ std::string plain_name(const testing::TestParamInfo<std::string>& info) {
 
 INSTANTIATE_TEST_SUITE_P(All, Papers,
                          testing::Values("fig2", "fig12", "fig13", "sharing", "prefix", "block-size", "mooncake",
-                                         "vattention", "sarathi"),
+                                         "vattention", "sarathi", "jenga"),
                          plain_name);
 
 TEST(Sharing, BeamSearchesAreJudgedByRecordedForks) {
@@ -54,7 +54,7 @@ TEST(Sharing, BeamSearchesAreJudgedByRecordedForks) {
   EXPECT_EQ(judged, 4);
 }
 
-TEST(PaperFigures, AreAllTested) { EXPECT_EQ(paper_figure_names().size(), 9u); }
+TEST(PaperFigures, AreAllTested) { EXPECT_EQ(paper_figure_names().size(), 10u); }
 
 TEST(PaperRow, JudgesByItsBand) {
   PaperRow row;

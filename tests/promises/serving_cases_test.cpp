@@ -1,4 +1,7 @@
 // Public bug reports of other engines about KV memory, served by a tiny model: each test names its case.
+//
+// Two do not apply. P06, saving and restoring named snapshots of a cache: there are none; what block files do for that
+// is in tiers_test.cpp. M01, one model pushing another out of memory: a process serves one model.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -201,6 +201,35 @@ TEST(Tiers, FilesThatVanishWhileServingAreMisses) {
   EXPECT_GT(engine->stats().kv.tiers.reads[static_cast<std::size_t>(TransferOutcome::missing)], 0u);
 }
 
+TEST(Tiers, ReadsAndWritesThatTheSystemFailsAreCountedMisses) {
+  const TinyModelFile model("llama");
+  const TemporaryDirectory directory;
+  const GenerateRequest request = request_for(random_prompt(5, 160), 10);
+  const auto started = [&] {
+    return open({.model_path = model.path(), .kv_ram_bytes = kMiB, .kv_swap_dir = directory.path()});
+  };
+  const Collected expected = run_one(*started(), request);
+  const auto engine = started();
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+    if (entry.path().extension() == ".kv") files.push_back(entry.path());
+  ASSERT_FALSE(files.empty());
+  for (const auto& file : files) {  // a directory can be opened, but neither read nor replaced
+    std::filesystem::remove(file);
+    std::filesystem::create_directory(file);
+  }
+  const Collected answer = run_one(*engine, request);
+  expect_same(expected, answer);
+  EXPECT_EQ(answer.usage.cached_tokens, 0);
+  const auto failed = static_cast<std::size_t>(TransferOutcome::io_error);
+  EXPECT_GT(engine->stats().kv.tiers.reads[failed], 0u);
+  // What was computed again is written again, in the background.
+  for (std::uint64_t i = 0; i < 1000 && engine->stats().kv.tiers.writes[failed] == 0; ++i)
+    run_one(*engine, request_for(random_prompt(1000 + i, 4), 1));
+  EXPECT_GT(engine->stats().kv.tiers.writes[failed], 0u);
+  expect_same(expected, run_one(*engine, request));
+}
+
 TEST(Tiers, ABudgetOfFilesIsKept) {
   const TinyModelFile model("llama");
   const TemporaryDirectory directory;

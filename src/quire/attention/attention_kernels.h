@@ -86,6 +86,26 @@ struct SpanPart {
   std::int64_t end_position() const { return span * kSpanTokens + end_tile * kTileTokens; }
 };
 
+/// Memory is fetched ahead in pieces of so many bytes (tile_fetch.h), when these many pieces before one are being read.
+inline constexpr std::int64_t kFetchBytes = 256;
+inline constexpr std::int64_t kFetchAhead[] = {12, 24, 48};
+inline constexpr std::int64_t kMostFetchesAhead = 48;
+
+/// The most pieces of a tile, and steps of reading them.
+constexpr std::int64_t most_fetches(std::int64_t head_dim, std::int64_t block_size, std::int64_t element_bytes) {
+  const std::int64_t key_tokens = block_size > kTileTokens ? block_size : kTileTokens;
+  return padded_dim(head_dim) * (key_tokens + kTileTokens) * element_bytes / kFetchBytes + 2 * kTileTokens / 8;
+}
+
+/// The pieces of the tile that is being computed and, behind them, of the one after it.
+struct FetchList {
+  const std::byte** pieces = nullptr;     ///< [2 * most_fetches + kMostFetchesAhead]
+  std::int64_t next = 0, end = 0;         ///< where the next tile's begin, and where they end
+  std::int64_t next_keys = 0;             ///< how many of these are keys
+  const std::byte* next_block = nullptr;  ///< with its position: which tile it is; null: none
+  std::int64_t next_tile_start = 0;
+};
+
 /// Working memory of one thread.
 struct WorkArea {
   float* q = nullptr;       ///< [num_rows, head_dim], as pack_queries leaves it
@@ -93,6 +113,7 @@ struct WorkArea {
   float* v = nullptr;       ///< [kTileTokens, padded_dim]
   float* scores = nullptr;  ///< [kMaxBlockRows, kTileTokens]
   float* scales = nullptr;  ///< [2, scale_groups, kTileTokens] and a vector more
+  FetchList* fetches = nullptr;
 };
 inline constexpr std::int64_t kMaxBlockRows = 8;
 

@@ -145,7 +145,9 @@ void AttentionPlan::size_scratch(const KvLayout& layout, const Input& input) {
                               kMaxBlockRows * kTileTokens +                           // scores
                               2 * scale_groups(layout.head_dim) * kTileTokens + 16 +  // scales of int8
                               2 * partial_floats(rows_per_item_, layout.head_dim);    // running and next state
-  need_.worker_bytes = round_up(floats * 4, 64);
+  const std::int64_t element_bytes = layout.type == KvType::f32 ? 4 : layout.type == KvType::int8 ? 1 : 2;
+  const std::int64_t fetches = 2 * most_fetches(layout.head_dim, layout.block_size, element_bytes) + kMostFetchesAhead;
+  need_.worker_bytes = round_up(floats * 4 + fetches * std::int64_t{sizeof(std::byte*)}, 64);
 }
 
 const AttentionPlan& AttentionPlans::plan(const KvLayout& layout, const AttentionPlan::Input& input) {

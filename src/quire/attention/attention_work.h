@@ -48,7 +48,11 @@ class AttentionWork {
     area_.scales = take(2 * scale_groups(dim) * kTileTokens + 16);
     sum_ = partial_at(take(partial_floats(rows, dim)), rows);
     next_ = partial_at(take(partial_floats(rows, dim)), rows);
+    fetches_.pieces = reinterpret_cast<const std::byte**>(at);
+    area_.fetches = &fetches_;
   }
+  AttentionWork(const AttentionWork&) = delete;
+  AttentionWork& operator=(const AttentionWork&) = delete;
 
   std::int64_t num_items() const { return static_cast<std::int64_t>(plan_.items().size()) * num_kv_heads(); }
 
@@ -245,6 +249,7 @@ class AttentionWork {
   const AttentionCall& call_;
   AttentionScratch::State& scratch_;
   const AttentionPlan& plan_;
+  FetchList fetches_;
   WorkArea area_;
   PartialRows sum_, next_;
 };

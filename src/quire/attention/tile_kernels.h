@@ -13,6 +13,7 @@
 #include "quire/attention/tile_memory.h"
 #include "quire/ops/inline.h"
 #include "quire/ops/lanes_exp.h"
+#include "quire/ops/matmul_unroll.h"
 
 namespace quire::attention {
 
@@ -20,6 +21,7 @@ template <class Lanes>
 struct TileKernels {
   using Memory = TileMemory<Lanes>;
   using Store = StoreKernels<Lanes>;
+  using Fetch = typename Memory::Fetch;
   using Range = typename Memory::Range;
   template <class T, bool kHalved>
   using Tile = typename Memory::template Tile<T, kHalved>;
@@ -113,35 +115,41 @@ struct TileKernels {
                                              const float* q, float* scores) {
     constexpr int kVectors = block_vectors(kRows);
     constexpr bool kScaled = Tile<T, kHalved>::kScaled;
+    constexpr int kDimsAFetch = Fetch::template vectors_a_fetch<T>() / kVectors;
     for (int first = 0; first < kTileVectors; first += kVectors) {
       if (seen.end <= first * 16 || seen.begin >= (first + kVectors) * 16) continue;
       Lanes sums[kRows][kVectors];
-      for (auto& row : sums) {
-        for (auto& sum : row) sum = Lanes::zero();
+      QUIRE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        QUIRE_UNROLL
+        for (int v = 0; v < kVectors; ++v) sums[r][v] = Lanes::zero();
       }
       for (std::int64_t d = 0; d < head_dim;) {
         std::int64_t end = head_dim;
         Lanes scales[kVectors];
         if constexpr (kScaled) {
           end = smaller(d + kScaleGroup, head_dim);
+          QUIRE_UNROLL
           for (int v = 0; v < kVectors; ++v)
             scales[v] = Lanes::load(tile.k_scales + d / kScaleGroup * kTileTokens + (first + v) * 16);
         }
         for (; d < end; ++d) {
-          if constexpr (Tile<T, kHalved>::kFetchesNext) {
-            if ((d & (tile.rows_a_line - 1)) == 0) {
-              for (int v = 0; v < kVectors; ++v) Memory::prefetch_keys(tile, first + v, d);
-            }
+          if constexpr (Tile<T, kHalved>::kFetches) {
+            if (d % kDimsAFetch == 0) Fetch::ask(tile.key_fetches + (first * head_dim / kVectors + d) / kDimsAFetch);
           }
+          QUIRE_UNROLL
           for (int v = 0; v < kVectors; ++v) {
             Lanes keys = Memory::load_keys(tile, first + v, d);
             if constexpr (kScaled) keys = keys * scales[v];
             const float* column = reread(q + d * kRows);
+            QUIRE_UNROLL
             for (int r = 0; r < kRows; ++r) sums[r][v] = fma(Lanes::broadcast(column[r]), keys, sums[r][v]);
           }
         }
       }
+      QUIRE_UNROLL
       for (int r = 0; r < kRows; ++r) {
+        QUIRE_UNROLL
         for (int v = 0; v < kVectors; ++v) sums[r][v].store(scores + r * kTileTokens + (first + v) * 16);
       }
     }
@@ -195,23 +203,27 @@ struct TileKernels {
                                            const float* weights, const float* factors, float* o,
                                            std::int64_t o_stride) {
     constexpr bool kScaled = Tile<T, kHalved>::kScaled;
-    constexpr int kVectorsALine = Tile<T, kHalved>::kValuesALine / 16;
+    constexpr int kTokensAFetch = Fetch::template vectors_a_fetch<T>() / kVectors;
     Lanes sums[kRows][kVectors];
+    QUIRE_UNROLL
     for (int r = 0; r < kRows; ++r) {
       Lanes factor = Lanes::broadcast(factors[r]);
+      QUIRE_UNROLL
       for (int v = 0; v < kVectors; ++v) sums[r][v] = Lanes::load(o + r * o_stride + v * 16) * factor;
     }
+    const std::byte* const* fetches = nullptr;
+    if constexpr (Tile<T, kHalved>::kFetches)
+      fetches = tile.value_fetches + (seen.end - seen.begin) * dim / (16 * kVectors * kTokensAFetch);
     std::int64_t t = seen.begin;
     do {  // at least one is seen
       const std::int64_t piece = t >> tile.piece_shift, begin = piece << tile.piece_shift;
       const std::int64_t end = smaller(seen.end, begin + (1 << tile.piece_shift));
       const T* values = tile.v[piece] + (t - begin) * tile.v_stride + dim;
-      const T* next = values;
-      if constexpr (Tile<T, kHalved>::kFetchesNext) next = tile.next_v[piece] + (t - begin) * tile.v_stride + dim;
-      for (; t < end; ++t, values += tile.v_stride, next += tile.v_stride) {
-        if constexpr (Tile<T, kHalved>::kFetchesNext) {
-          for (int v = 0; v < kVectors; v += kVectorsALine) __builtin_prefetch(next + v * 16);
+      for (; t < end; ++t, values += tile.v_stride) {
+        if constexpr (Tile<T, kHalved>::kFetches) {
+          if (t % kTokensAFetch == 0) Fetch::ask(fetches++);
         }
+        QUIRE_UNROLL
         for (int v = 0; v < kVectors; ++v) {
           Lanes value = Memory::load(values + v * 16);
           if constexpr (kScaled) {
@@ -219,13 +231,16 @@ struct TileKernels {
             value = value * Lanes::broadcast(*scale);
           }
           const float* column = reread(weights + t);
+          QUIRE_UNROLL
           for (int r = 0; r < kRows; ++r) {
             sums[r][v] = fma(Lanes::broadcast(column[r * kTileTokens]), value, sums[r][v]);
           }
         }
       }
     } while (t < seen.end);
+    QUIRE_UNROLL
     for (int r = 0; r < kRows; ++r) {
+      QUIRE_UNROLL
       for (int v = 0; v < kVectors; ++v) sums[r][v].store(o + r * o_stride + v * 16);
     }
   }

@@ -7,12 +7,15 @@
 #include <cstdint>
 
 #include "quire/attention/attention_kernels.h"
+#include "quire/attention/tile_fetch.h"
 #include "quire/ops/inline.h"
 
 namespace quire::attention {
 
 template <class Lanes>
 struct TileMemory {
+  using Fetch = TileFetch<TileMemory>;
+
   /// An element of a bf16 panel.
   struct Bf16 {
     std::uint16_t bits;
@@ -40,21 +43,18 @@ struct TileMemory {
   struct Tile {
     static constexpr bool kHalved = kIsHalved;  ///< each vector of keys comes from two blocks
     static constexpr bool kScaled = sizeof(T) == 1;
-    static constexpr bool kFetchesNext = !__is_same(T, Decoded);
-    static constexpr int kValuesALine = 64 / sizeof(T);
+    static constexpr bool kFetches = !__is_same(T, Decoded);
     static constexpr int kKeyTokens = kIsHalved ? 8 : 16;
     static constexpr int kKeyPieces = kTileTokens / kKeyTokens;
 
     const T* k[kKeyPieces];   ///< kKeyTokens each; where none is seen, the address of a piece that is
     const T* v[kMostPieces];  ///< first token of each piece
     std::int64_t k_stride, v_stride;
-    int piece_shift;              ///< a piece of V is 1 << piece_shift tokens
-    const T* next_k[kKeyPieces];  ///< prefetched while this tile is computed
-    const T* next_v[kMostPieces];
-    std::int64_t rows_a_line;  ///< of K; a power of two
-    int vectors_a_line;        ///< of one row of K; a power of two
-    const float* k_scales;     ///< scaled: [scale_groups][kTileTokens]
-    const float* v_scales;     ///< scaled: [kTileTokens][scale_groups]
+    int piece_shift;                        ///< a piece of V is 1 << piece_shift tokens
+    const std::byte* const* key_fetches;    ///< this tile's keys in the FetchList
+    const std::byte* const* value_fetches;  ///< its values
+    const float* k_scales;                  ///< scaled: [scale_groups][kTileTokens]
+    const float* v_scales;                  ///< scaled: [kTileTokens][scale_groups]
     std::int64_t num_groups;
   };
 
@@ -156,28 +156,25 @@ struct TileMemory {
     tile.k_stride = panel_tokens(cache);
     tile.v_stride = head_dim;
     tile.piece_shift = piece_shift(cache);
-    const auto row_bytes = tile.k_stride * static_cast<std::int64_t>(sizeof(T));
-    tile.rows_a_line = row_bytes < 64 ? 64 / row_bytes : 1;
-    tile.vectors_a_line = static_cast<int>(smaller(row_bytes, 64) / static_cast<std::int64_t>(16 * sizeof(T)));
     find_pieces<T, kKeyTokens>(cache, head_dim, tile_start, seen, tile.k, tile.v);
     const Range next_seen = seen_by_any(rows, tile_start + kTileTokens);
     const bool is_last = next_seen.empty() || tile_start + kTileTokens >= part.end_position();
-    UpcomingTile<Head> next = {cache, tile_start + kTileTokens, next_seen.begin, next_seen.end};
-    if (is_last && part.upcoming) {
-      next = *part.upcoming;
-    } else if (next_seen.empty()) {
-      next = {cache, tile_start, seen.begin, seen.end};
-    }
-    find_pieces<T, kKeyTokens>(next.cache, head_dim, next.tile_start, {next.begin, next.end}, tile.next_k, tile.next_v);
+    const UpcomingTile<Head> following = {cache, tile_start + kTileTokens, next_seen.begin, next_seen.end};
+    const UpcomingTile<Head>* next = next_seen.empty() ? nullptr : &following;
+    if (is_last && part.upcoming) next = part.upcoming;
+    const std::int64_t num_keys =
+        Fetch::template prepare<T, Head>({cache, tile_start, seen.begin, seen.end}, next, head_dim, *area.fetches);
+    tile.key_fetches = area.fetches->pieces;
+    tile.value_fetches = tile.key_fetches + num_keys;
     if constexpr (Tile<T, kHalved>::kScaled) {
       tile.num_groups = scale_groups(head_dim);
       decode_scales<kHalved>(cache, head_dim, tile_start, seen, area.scales);
       tile.k_scales = area.scales;
       tile.v_scales = area.scales + tile.num_groups * kTileTokens;
       const std::int64_t step = smaller(cache.block_size, kTileTokens);
-      for (std::int64_t t = next.begin / step * step; t < next.end; t += step) {
-        __builtin_prefetch(k_scales_at(next.cache, next.tile_start + t, head_dim));
-        __builtin_prefetch(v_scales_at(next.cache, next.tile_start + t, head_dim));
+      for (std::int64_t t = next ? next->begin / step * step : kTileTokens; t < (next ? next->end : 0); t += step) {
+        __builtin_prefetch(k_scales_at(next->cache, next->tile_start + t, head_dim));
+        __builtin_prefetch(v_scales_at(next->cache, next->tile_start + t, head_dim));
       }
     }
   }
@@ -221,20 +218,16 @@ struct TileMemory {
     }
   }
 
-  template <class T, bool kHalved>
-  static QUIRE_INLINE void prefetch_keys(const Tile<T, kHalved>& tile, int vector, std::int64_t d) {
-    if constexpr (kHalved) {
-      __builtin_prefetch(tile.next_k[2 * vector] + d * tile.k_stride);
-      __builtin_prefetch(tile.next_k[2 * vector + 1] + d * tile.k_stride);
-    } else {
-      if ((vector & (tile.vectors_a_line - 1)) == 0) __builtin_prefetch(tile.next_k[vector] + d * tile.k_stride);
-    }
-  }
-
   /// Decodes the seen tokens of a tile to f32: area.k [head_dim, 64] and area.v [64, padded_dim].
   template <class T, bool kHalved>
   static void decode(const Tile<T, kHalved>& tile, std::int64_t head_dim, Range seen, const WorkArea& area) {
     constexpr bool kScaled = Tile<T, kHalved>::kScaled;
+    constexpr int kVectorsAFetch = Fetch::template vectors_a_fetch<T>();
+    std::int64_t num_read = 0;  // vectors
+    const auto fetch = [&](const std::byte* const* fetches) {
+      if (num_read % kVectorsAFetch == 0) Fetch::ask(fetches + num_read / kVectorsAFetch);
+      ++num_read;
+    };
     for (int vector = static_cast<int>(seen.begin >> 4); vector <= (seen.end - 1) >> 4; ++vector) {
       float* out = area.k + vector * 16;
       for (std::int64_t d = 0; d < head_dim;) {
@@ -245,7 +238,7 @@ struct TileMemory {
           end = smaller(d + kScaleGroup, head_dim);
         }
         for (; d < end; ++d, out += kTileTokens) {
-          if ((d & (tile.rows_a_line - 1)) == 0) prefetch_keys(tile, vector, d);
+          fetch(tile.key_fetches);
           Lanes keys = load_keys(tile, vector, d);
           if constexpr (kScaled) keys = keys * scale;
           keys.store(out);
@@ -253,11 +246,12 @@ struct TileMemory {
       }
     }
     const std::int64_t stride = padded_dim(head_dim);
+    num_read = 0;
     for (std::int64_t t = seen.begin; t < seen.end; ++t) {
       const std::int64_t piece = t >> tile.piece_shift, offset = (t - (piece << tile.piece_shift)) * tile.v_stride;
-      const T *values = tile.v[piece] + offset, *next = tile.next_v[piece] + offset;
+      const T* values = tile.v[piece] + offset;
       for (std::int64_t d = 0; d < stride; d += 16) {
-        if (d % Tile<T, kHalved>::kValuesALine == 0) __builtin_prefetch(next + d);
+        fetch(tile.value_fetches);
         Lanes value = load(values + d);
         if constexpr (kScaled) value = value * Lanes::broadcast(tile.v_scales[t * tile.num_groups + d / kScaleGroup]);
         value.store(area.v + t * stride + d);

@@ -11,16 +11,16 @@
 //       core->cancel(id);                               // commands enter here, between commit and plan_step
 //     }
 //
-// Deterministic: the same options and the same sequence of calls give the same plans, on every machine. Every call that
-// changes something is a command; a CommandSink receives them as bytes (core/command_log.h), and replay() of those
+// I11, deterministic: the same options and the same sequence of calls give the same plans, on every machine. Every call
+// that changes something is a command; a CommandSink receives them as bytes (core/command_log.h), and replay() of those
 // bytes gives the same plans.
 //
 // Invariants (validate, after each call):
 //  E1  those of the KV manager; and the sequences that hold memory are exactly those of running requests' branches
-//  E2  every live request is in exactly one of: queue (waiting, preempted), running
-//  E3  a finished request has ended once, with one reason, each of its branches before it, and holds no memory
-//  E4  if has_work(), the next plan has at least one row, or a read from a file is in flight after it
-//  E5  a request is preempted at most kMaxPreemptions times (sched/scheduler.h)
+//  E2  (I8) every live request is in exactly one of: queue (waiting, preempted), running
+//  E3  (I8) a finished request has ended once, with one reason, each of its branches before it, and holds no memory
+//  E4  (I7) if has_work(), the next plan has at least one row, or a read from a file is in flight after it
+//  E5  (I10) a request is preempted at most kMaxPreemptions times (sched/scheduler.h)
 //
 // Thread-safety: none; one thread at a time. Commands (all but plan_step and commit) must not come between plan_step
 // and commit: whoever runs the steps keeps them until then.

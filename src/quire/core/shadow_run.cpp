@@ -6,6 +6,7 @@
 #include "quire/base/cat.h"
 #include "quire/base/elementary.h"
 #include "quire/base/rng.h"
+#include "quire/sched/plan_check.h"
 #include "quire/sched/scheduler.h"
 
 namespace quire {
@@ -287,13 +288,9 @@ std::vector<bool> ShadowRun::refused_rows(const BatchPlan& plan) {
 }
 
 void ShadowRun::check_plan(const BatchPlan& plan, const std::vector<bool>& is_refused) {
-  if (plan.num_tokens() > options_.token_budget) note(cat("I7: ", plan.num_tokens(), " tokens are over the budget"));
-  if (static_cast<std::int32_t>(plan.rows.size()) > options_.max_rows) note(cat("I7: ", plan.rows.size(), " rows"));
-  bool prefill_seen = false;
+  if (auto violation = find_violation(plan, options_)) note(*violation);
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
-    if (!row.is_prefill && prefill_seen) note("B5: a decode comes after a prefill");
-    prefill_seen = prefill_seen || row.is_prefill;
     Answer& answer = answers_.at(row.request);
     const std::int32_t prompt_tokens = prompt_size(answer.request);
     if (answer.num_preemptions == 0)

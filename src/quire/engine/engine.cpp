@@ -22,6 +22,7 @@
 #include "quire/engine/preemption_text.h"
 #include "quire/engine/request_check.h"
 #include "quire/kv/vattention_kv_manager.h"
+#include "quire/sched/plan_check.h"
 
 namespace quire::engine {
 namespace {
@@ -269,6 +270,7 @@ void Engine::State::handle(SubmitCommand command) {
 void Engine::State::step() {
   const auto start = Clock::now();
   const BatchPlan& plan = core->plan_step();
+  if (const auto violation = find_violation(plan, core->options())) QUIRE_CHECK(false, *violation);
   plan_digest.add(plan.digest());
   for (const PlanRow& row : plan.rows) {
     flights.at(row.request).note_started(start);

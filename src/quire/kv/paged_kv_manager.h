@@ -14,12 +14,12 @@
 // back in O(blocks given back).
 //
 // Invariants (validate), beside P1..P4 of the pool and X1..X3 of the index:
-//  K1  a block's reference count = the number of table entries that name it
-//  K2  all tables of a sequence have ceil(num_tokens / block_size) entries. Those before first_held are null, and
+//  K1  (I2) a block's reference count = the number of table entries that name it
+//  K2  (I5) all tables of a sequence have ceil(num_tokens / block_size) entries. Those before first_held are null, and
 //      first_held lies where the group's window says; all others are blocks in use, no block twice in a sequence
-//  K3  nothing is written to a shared block: a reservation that starts inside a block with other holders replaces that
+//  K3  (I3) nothing is written to a shared block: a reservation that starts inside a block with other holders replaces that
 //      block by a copy (checked while committing)
-//  K4  nothing is written to a keyed block: a reservation that starts inside one, in a fork that has less than its
+//  K4  (I3) nothing is written to a keyed block: a reservation that starts inside one, in a fork that has less than its
 //      parent had, takes its key or replaces it by a copy
 
 #include <unordered_map>

@@ -14,9 +14,9 @@
 // find, publish and forget are O(1) lookups plus the comparison of one block's tokens; forget also takes O(groups).
 //
 // Invariants (validate):
-//  X1  the map names a block under a key if and only if the block is keyed with it; a keyed block is either that or a
+//  X1  (I4) the map names a block under a key if and only if the block is keyed with it; a keyed block is either that or a
 //      companion; index and pool agree on who is keyed
-//  X2  the stored key is the key of the stored tokens, parent key and salt
+//  X2  (I4) the stored key is the key of the stored tokens, parent key and salt
 //  X3  the candidates of a parent are keyed blocks with that parent key, no block twice, no list empty
 //  X4  a companion and its first block name each other, and the first block is in the map
 //

@@ -267,6 +267,33 @@ TEST(VAttention, TwoThatShareOnePrefixOfAnEndedSequenceInOnePlanBothReadIt) {
   expect_fine(checker);
 }
 
+TEST(VAttention, WhatAStartTakesOverTheNextOneOfThePlanDoesNotShare) {
+  VAttentionChecker checker(options_of(40), true);
+  checker.run_plan({{seq(1), 128}});  // tokens 0 to 127: two tiles, the fourth group in both
+  checker.release(seq(1));
+  std::vector<TokenId> longer, other;
+  for (int i = 0; i < 129; ++i) longer.push_back(TokenId{i});
+  for (int i = 0; i < 70; ++i) other.push_back(TokenId{i < 64 ? i : 1000 + i});
+  VAttentionKvManager& manager = checker.manager();
+  const auto starts_behind = [&](bool takes_over) {
+    KeyChain chain, second_chain;
+    manager.begin_plan();
+    PrefixHit hit = manager.match(chain, other, 69);
+    EXPECT_EQ(hit.num_tokens, 64);
+    EXPECT_EQ(hit.copy_from.size(), 1u);
+    if (takes_over) hit.take_less(kKvTileTokens);
+    EXPECT_TRUE(manager.plan_start(seq(2), hit, 70));
+    const PrefixHit second = manager.match(second_chain, longer, 128);
+    EXPECT_EQ(second.num_tokens, 128);
+    const bool fits = manager.plan_start(seq(3), second, 129);
+    manager.begin_plan();
+    return fits;
+  };
+  EXPECT_TRUE(starts_behind(false));
+  EXPECT_FALSE(starts_behind(true)) << "the fourth group will be written";
+  expect_fine(checker);
+}
+
 TEST(VAttention, ContentStaysFindableWhileThereAreOtherPlaces) {
   VAttentionChecker checker(options_of(60), true);
   checker.run_plan({{seq(1), 140}});
@@ -342,6 +369,28 @@ TEST(VAttention, ThePoolIsBoundedByTheMappingsItMayTake) {
   EXPECT_EQ(most_groups(options), 100 - 8 - 1);
   options.geometry.num_tensors = 4;
   EXPECT_EQ(most_groups(options), 25 - 8 - 1);
+}
+
+TEST(VAttention, BesideAliasesAReservationMayRunShortOfMappingsBeforeGroups) {
+  VAttentionOptions options = simple_options(12, 4);
+  options.max_mappings = 12 + 4 + 1;
+  VAttentionChecker checker(options, true);
+  VAttentionKvManager& manager = checker.manager();
+  checker.run_plan({{seq(1), 4 * 64}});
+  checker.run_plan({{seq(2), 4 * 64, seq(1), 4 * 64}});
+  ASSERT_EQ(checker.num_cached(), 3 * 64);
+  manager.begin_plan();
+  EXPECT_TRUE(manager.plan_reserve(seq(1), 8 * 64));
+  EXPECT_EQ(manager.plan_free_blocks(), 3);
+  EXPECT_FALSE(manager.plan_reserve(seq(2), 5 * 64)) << "with it the two would have 13 entries";
+  checker.run_plan({{seq(1), 4 * 64}, {seq(2), 64}});
+  EXPECT_EQ(checker.num_tokens(seq(1)), 8 * 64);
+  EXPECT_EQ(checker.num_tokens(seq(2)), 4 * 64);
+  expect_fine(checker);
+  checker.release(seq(1));
+  checker.run_plan({{seq(2), 64}});
+  EXPECT_EQ(checker.num_tokens(seq(2)), 5 * 64);
+  expect_fine(checker);
 }
 
 TEST(VAttention, SharingIsRefusedWhereItWouldTakeTooManyMappings) {

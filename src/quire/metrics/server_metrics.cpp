@@ -74,10 +74,21 @@ struct ServerMetrics::State {
   Gauge& blocks_used = gauge("quire_kv_blocks_used", "KV blocks held by requests.");
   Gauge& blocks_cached =
       gauge("quire_kv_blocks_cached", "KV blocks that nobody holds, with content that a request may find.");
+  Gauge& blocks_free = gauge("quire_kv_blocks_free", "KV blocks without content.");
   Gauge& blocks_total = gauge("quire_kv_blocks", "KV blocks in the pool.");
   Gauge& kv_table_entries =
       gauge("quire_kv_table_entries", "KV blocks held, counted once for every sequence that holds them.");
+  Gauge& kv_blocks_saved =
+      gauge("quire_kv_blocks_saved", "KV blocks that sharing saves: table entries less held blocks.");
   Gauge& kv_unfilled_slots = gauge("quire_kv_unfilled_slots", "Token slots of held KV blocks without a token.");
+  prometheus::Family<Gauge>& kv_fragmentation =
+      BuildGauge()
+          .Name("quire_kv_fragmentation_ratio")
+          .Help("Internal: unfilled share of held KV slots. External: share of free KV memory that no request can use.")
+          .Labels({{"model", model}})
+          .Register(registry);
+  Gauge& internal_fragmentation = kv_fragmentation.Add({{"kind", "internal"}});
+  Gauge& external_fragmentation = kv_fragmentation.Add({{"kind", "external"}});  // 0: any free block serves anybody
   Gauge& ram_blocks = gauge("quire_kv_ram_blocks", "Blocks whose content the RAM tier has.");
   Gauge& ram_bytes = gauge("quire_kv_ram_bytes", "Size of the RAM tier.");
   Gauge& files = gauge("quire_kv_files", "Block files that are believed to be there.");
@@ -180,7 +191,11 @@ std::string ServerMetrics::text(const EngineSnapshot& engine) {
     s.blocks_cached.Set(static_cast<double>(engine.blocks_cached));
     s.blocks_total.Set(static_cast<double>(engine.blocks_total));
     s.kv_table_entries.Set(static_cast<double>(engine.kv_table_entries));
+    s.blocks_free.Set(static_cast<double>(engine.blocks_total - engine.blocks_used - engine.blocks_cached));
+    s.kv_blocks_saved.Set(static_cast<double>(engine.kv_table_entries - engine.blocks_used));
     s.kv_unfilled_slots.Set(static_cast<double>(engine.kv_unfilled_slots));
+    const auto held_slots = static_cast<double>(engine.blocks_used * engine.kv_block_size);
+    s.internal_fragmentation.Set(held_slots > 0 ? static_cast<double>(engine.kv_unfilled_slots) / held_slots : 0);
     s.ram_blocks.Set(static_cast<double>(engine.ram_blocks));
     s.ram_bytes.Set(static_cast<double>(engine.ram_bytes));
     s.files.Set(static_cast<double>(engine.files));

@@ -44,7 +44,7 @@ struct LabelledCount {
 struct EngineSnapshot {
   std::int64_t running = 0, waiting = 0;
   std::int64_t blocks_used = 0, blocks_total = 0, blocks_cached = 0;
-  std::int64_t kv_table_entries = 0, kv_unfilled_slots = 0;
+  std::int64_t kv_block_size = 0, kv_table_entries = 0, kv_unfilled_slots = 0;
   std::uint64_t steps = 0, step_ns = 0;                                         // counters
   std::uint64_t prompt_tokens = 0, generated_tokens = 0, preemptions = 0;       // counters
   std::uint64_t proposed_tokens = 0, accepted_tokens = 0;                       // counters

@@ -46,6 +46,24 @@ Parsed parse_strictly(const std::string& text) {
   return parsed;
 }
 
+TEST(ServerMetrics, KvMemoryIsShownByState) {
+  ServerMetrics metrics("m");
+  EngineSnapshot engine;
+  engine.blocks_total = 100;
+  engine.blocks_used = 20;
+  engine.blocks_cached = 30;
+  engine.kv_block_size = 16;
+  engine.kv_table_entries = 25;
+  engine.kv_unfilled_slots = 32;
+  Parsed parsed = parse_strictly(metrics.text(engine));
+  EXPECT_EQ(parsed.samples.at("quire_kv_blocks_free{model=\"m\"}"), 50);
+  EXPECT_EQ(parsed.samples.at("quire_kv_blocks_saved{model=\"m\"}"), 5);
+  EXPECT_EQ(parsed.samples.at("quire_kv_fragmentation_ratio{model=\"m\",kind=\"internal\"}"), 0.1);
+  EXPECT_EQ(parsed.samples.at("quire_kv_fragmentation_ratio{model=\"m\",kind=\"external\"}"), 0);
+  parsed = parse_strictly(metrics.text({}));
+  EXPECT_EQ(parsed.samples.at("quire_kv_fragmentation_ratio{model=\"m\",kind=\"internal\"}"), 0) << "no block is held";
+}
+
 TEST(ServerMetrics, EveryFamilyIsThereFromTheStartAndParses) {
   ServerMetrics metrics("m");
   Parsed parsed = parse_strictly(metrics.text({}));

@@ -1,5 +1,8 @@
 #pragma once
 // Totals since the start, for metrics. They decide nothing.
+//
+// I9: they are what counting events gives, and a request's prompt is what it found cached and what it computed
+// (compared at the end of every run of core/shadow_run.h).
 
 #include <array>
 #include <cstdint>

@@ -6,7 +6,7 @@
 //                   v    |
 //                  preempted       waiting and preempted may also go straight to finished
 //
-// States move only along these edges (checked); finished is terminal and holds no memory.
+// I8: states move only along these edges (checked, in production too); finished is terminal and holds no memory.
 
 #include <cstdint>
 #include <optional>

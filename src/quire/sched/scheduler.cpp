@@ -457,6 +457,7 @@ void Scheduler::commit_victim(LiveRequest* request, BatchPlan& plan) {
     if (branch->memory && kind == PreemptionKind::swap) kv_.plan_keep(*branch->memory, branch->chain);
   }
   plan.dropped.insert(plan.dropped.end(), sequences.begin(), sequences.end());
+  QUIRE_CHECK(!request->is_exempt(), "I10: request ", request->view.request, " is preempted once too often");
   ++request->view.num_preemptions;
   set_preempted(*request,
                 {request->view.request, request->view.num_preemptions, kind, estimate.num_blocks, estimate.num_tokens});

@@ -209,6 +209,7 @@ void Api::show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
                 .blocks_used = stats.blocks_used,
                 .blocks_total = stats.blocks_total,
                 .blocks_cached = stats.blocks_cached,
+                .kv_block_size = stats.kv.block_size,
                 .kv_table_entries = stats.kv.table_entries,
                 .kv_unfilled_slots = stats.kv.unfilled_slots,
                 .steps = stats.steps,

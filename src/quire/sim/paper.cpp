@@ -17,6 +17,7 @@ constexpr Named kFigures[] = {
     {"fig2", reproduce_fig2},         {"fig12", reproduce_fig12},           {"fig13", reproduce_fig13},
     {"sharing", reproduce_sharing},   {"prefix", reproduce_prefix},         {"block-size", reproduce_block_size},
     {"mooncake", reproduce_mooncake}, {"vattention", reproduce_vattention}, {"sarathi", reproduce_sarathi},
+    {"jenga", reproduce_jenga},
 };
 
 constexpr auto kNames = [] {

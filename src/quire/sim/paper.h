@@ -3,7 +3,7 @@
 // ourselves to, and a verdict.
 //
 // Sources: PagedAttention (Kwon et al., SOSP 2023), Sarathi-Serve (Agrawal et al., OSDI 2024), Mooncake (Qin et al.,
-// FAST 2025), vAttention (Prabhu et al., ASPLOS 2025). Systems: reserving_system.h and static_batch_system.h as the
+// FAST 2025), vAttention (Prabhu et al., ASPLOS 2025), Jenga (Zhang et al., SOSP 2025). Systems: reserving_system.h and static_batch_system.h as the
 // first paper defines its baselines; vLLM is the engine's own core with blocks of 16, the latest arrival as victim,
 // recompute, and iterations that are either prompts of up to 2,560 tokens or decodes. Costs are the A100-80GB fits of
 // cost_model.h; the papers' OPT-13B ran on 40 GB cards.
@@ -53,7 +53,8 @@ struct PaperInputs {
   bool reduced = false;  ///< a quarter of the simulated time
 };
 
-/// "fig2", "fig12", "fig13", "sharing", "prefix", "block-size", "mooncake", "vattention", "sarathi".
+/// "fig2", "fig12", "fig13", "sharing", "prefix", "block-size", "mooncake", "vattention", "sarathi",
+/// "jenga".
 std::span<const std::string_view> paper_figure_names();
 
 /// name: one of paper_figure_names().

@@ -37,5 +37,6 @@ PaperFigure reproduce_block_size(const PaperInputs& inputs);
 PaperFigure reproduce_mooncake(const PaperInputs& inputs);
 PaperFigure reproduce_vattention(const PaperInputs& inputs);
 PaperFigure reproduce_sarathi(const PaperInputs& inputs);
+PaperFigure reproduce_jenga(const PaperInputs& inputs);
 
 }  // namespace quire
