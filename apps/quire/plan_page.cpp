@@ -170,7 +170,9 @@ html::Page plan_page(const PlanFlags& flags, const Plan& plan) {
   if (found.binding) page.sections.push_back(binding_section(*found.binding));
   if (!found.what_ifs.empty()) page.sections.push_back(what_if_section(found));
   if (found.replicas)
-    page.facts.push_back({"replicas", cat(found.replicas->count, " for ", rate_text(found.replicas->rate))});
+    page.facts.push_back({"replicas", found.replicas->count == 0
+                                          ? std::string("no number of them holds the limits")
+                                          : cat(found.replicas->count, " for ", rate_text(found.replicas->rate))});
   return page;
 }
 

@@ -172,13 +172,17 @@ std::string as_text(const ExerciseReport& found) {
              std::int64_t{options.num_requests} * max_len / options.block_size, " blocks' worth as arrays of ", max_len,
              ".\n\n");
   out += comparison(found);
+  out += "\n";
+  out += in_lines(
+      cat("Means are over the steps in which requests wait (all, if nobody does). static: a request holds its whole "
+          "length; growing: what it has written, and when blocks run out the oldest request goes to the file. used: "
+          "filled slots of the pool; internal: held and unfilled, of held slot-steps (static, each request once and "
+          "not each of its steps: ",
+          percent(unfilled_share(found)), "); external: free while requests wait. virtual s: ", found.cost,
+          ", files at ", kExerciseFileBytesPerSecond / 1'000'000'000, " GB/s."),
+      110);
   out += cat(
-      "\nMeans are over the steps in which requests wait (all, if nobody does). static: a request holds its whole "
-      "length; growing: what it\n"
-      "has written, and when blocks run out the oldest request goes to the file. used: filled slots of the pool;\n"
-      "internal: held and unfilled, of held slot-steps (static, each request once and not each of its steps: ",
-      percent(unfilled_share(found)), ");\nexternal: free while requests wait. virtual s: ", found.cost, ",\nfiles at ",
-      kExerciseFileBytesPerSecond / 1'000'000'000, " GB/s.\n\n", ratios(found),
+      "\n", ratios(found),
       "\nThe ratio cannot exceed its bound: the maximum length over the mean of what a request holds, rounded to "
       "blocks\n"
       "(static: a request's whole length, as at the start; by step: longer requests count more, as they stay longer).\n"
