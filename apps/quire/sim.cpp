@@ -14,7 +14,9 @@ void add_sim_flags(CLI::App& command, SimFlags& flags) {
   command.add_option("--json", flags.json_path, "Write the whole result to this file, as JSON");
   command.add_option("--html", flags.html_path, "Write a page with charts to this file, complete in itself");
   command.add_option("--seed", flags.seed, "Of all random numbers; the same seed gives the same result everywhere")
-      ->check(CLI::NonNegativeNumber)
+      ->check([](const std::string& text) {  // the library takes -1 for 2^64 - 1
+        return text.starts_with('-') ? "found '" + text + "', wanted a number from 0" : std::string();
+      })
       ->capture_default_str();
   flags.command = &command;
 }

@@ -75,6 +75,7 @@ def a_seed_gives_the_same_exercise_again_and_another_one_not(sim):
     first, again, other = (sim.json("exercise", "--seed", seed)[0] for seed in (5, 5, 6))
     assert first == again
     assert first["settings"] != other["settings"]
+    sim.refused(["--seed", "'-1'"], "exercise", "--seed=-1", code_wanted=2)
 
 
 @check
