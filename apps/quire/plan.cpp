@@ -136,8 +136,9 @@ void add_plan(CLI::App& app, Action& chosen) {
   auto* calibration =
       command->add_option("--calibration", flags->calibration_path,
                           "How long steps take, measured by `quire calibrate` (default: this machine's, if there is)");
-  auto* cost =
-      command->add_option("--cost", flags->cost_name, "Instead: opt-13b or yi-34b, published measurements of GPUs");
+  auto* cost = command->add_option("--cost", flags->cost_name,
+                                   "Instead: opt-13b or yi-34b, published measurements of GPUs, or a profile, "
+                                   "FILE[,MODEL[,GPUS]] (docs/simulator.md)");
   command
       ->add_option("--roofline", flags->roofline,
                    "Instead: GB/s, T operations/s and, if wanted, ms that every step takes besides; the rest is the "

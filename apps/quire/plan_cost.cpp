@@ -7,6 +7,7 @@
 #include "quire/engine/memory.h"
 #include "quire/planning/calibration.h"
 #include "quire/planning/cost_parts.h"
+#include "quire/planning/gpu_profile.h"
 
 namespace quire::cli {
 namespace {
@@ -73,7 +74,7 @@ bool has_calibrations() {
 Result<planning::MakeCost> choose_cost(const PlanFlags& flags, std::string& why) {
   if (!flags.roofline.empty()) return roofline_cost(flags.roofline);
   if (!flags.cost_name.empty()) {
-    auto cost = make_cost_model(flags.cost_name);
+    auto cost = planning::open_cost_model(flags.cost_name);
     if (!cost.ok()) return fail("--cost: ", cost.error().message);
     return fixed_cost(*std::move(cost));
   }

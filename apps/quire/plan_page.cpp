@@ -21,7 +21,8 @@ html::Section memory_section(const Fit& fit) {
   html::Section section{.heading = "What fits"};
   html::BarChart chart{.x = {"memory", ""},
                        .y = {"memory", "MiB"},
-                       .categories = {cat(fixed(mebibytes(fit.memory.bytes), 0), " MiB, ", fit.memory.source)}};
+                       .categories = {cat(fixed(mebibytes(fit.memory.bytes), 0), " MiB, ", fit.memory.source)},
+                       .names = html::Names::all};
   html::Table table{"Memory by part", {"part", "MiB", "what it is"}, {}};
   for (const MemoryPart& part : fit.parts) {
     chart.series.push_back({part.name, {mebibytes(part.bytes)}});
@@ -76,6 +77,21 @@ html::Section rate_section(const Plan& plan, const Performance& found) {
   html::Section section{.heading = "The rate that holds the limits"};
   section.text.push_back(found.has_knee() ? cat(rate_text(found.knee.at.rate), " hold ", to_string(plan.limits), ".")
                                           : cat("No rate holds ", to_string(plan.limits), "."));
+  if (!found.alone_reliefs.empty()) {
+    html::Table table{"A request alone", {"relieved"}, {}};
+    for (const Limit& limit : plan.limits) table.columns.push_back(to_string(limit));
+    const auto add = [&](std::string what, const auto& found_of) {
+      auto& row = table.rows.emplace_back(std::vector<std::string>{std::move(what)});
+      for (std::size_t i = 0; i < plan.limits.size(); ++i) row.push_back(duration(static_cast<double>(found_of(i))));
+    };
+    add("nothing", [&](std::size_t i) { return found_ns(plan.limits[i], found.alone.result); });
+    for (const AloneRelief& relief : found.alone_reliefs)
+      add(cat(to_string(relief.cause), ": ", relief_words(relief.cause)),
+          [&](std::size_t i) { return relief.limits_ns[i]; });
+    section.tables.push_back(std::move(table));
+    section.text.push_back(cat("What binds is ", to_string(found.alone_reliefs.front().cause),
+                               ". A request that is alone holds ", to_string(found.limits_alone), "."));
+  }
   if (!found.has_knee()) return section;
   for (std::size_t i = 0; i < plan.limits.size(); ++i)
     section.charts.push_back(latency_chart(found, plan.limits[i], i));
@@ -87,7 +103,7 @@ html::Section binding_section(const Binding& binding) {
   section.text.push_back(
       "Each resource is relieved by itself and the rate is searched again; beside it, what a simulation a tenth above "
       "the knee says.");
-  html::BarChart chart{.x = {"relieved", ""}, .y = {"change of the rate", "%"}};
+  html::BarChart chart{.x = {"relieved", ""}, .y = {"change of the rate", "%"}, .names = html::Names::all};
   html::BarSeries bars{"change", {}};
   html::Table table{"Evidence", {"relieved", "requests/s", "change, %", "a tenth above the knee"}, {}};
   for (const Relief& relief : binding.reliefs) {
@@ -105,7 +121,7 @@ html::Section binding_section(const Binding& binding) {
 
 html::Section what_if_section(const Performance& found) {
   html::Section section{.heading = "What to change first"};
-  html::BarChart chart{.x = {"change", ""}, .y = {"rate", "requests/s"}};
+  html::BarChart chart{.x = {"change", ""}, .y = {"rate", "requests/s"}, .names = html::Names::all};
   html::BarSeries bars{"rate that holds the limits", {}};
   html::Table table{"Each change by itself", {"change", "requests/s", "change, %", "requests at once", "note"}, {}};
   chart.categories.push_back("as planned");
@@ -154,7 +170,9 @@ html::Page plan_page(const PlanFlags& flags, const Plan& plan) {
   if (found.binding) page.sections.push_back(binding_section(*found.binding));
   if (!found.what_ifs.empty()) page.sections.push_back(what_if_section(found));
   if (found.replicas)
-    page.facts.push_back({"replicas", cat(found.replicas->count, " for ", rate_text(found.replicas->rate))});
+    page.facts.push_back({"replicas", found.replicas->count == 0
+                                          ? std::string("no number of them holds the limits")
+                                          : cat(found.replicas->count, " for ", rate_text(found.replicas->rate))});
   return page;
 }
 

@@ -123,6 +123,24 @@ std::string rate_text(const Plan& plan, const Performance& found) {
              cost, "\n", latency_table(found.knee.at.result), curve_table(found, plan.limits));
 }
 
+std::string limit_times(const std::vector<std::uint64_t>& found, const std::vector<Limit>& limits) {
+  std::string out;
+  for (std::size_t i = 0; i < limits.size(); ++i)
+    out += cat(i == 0 ? "" : ", ", name_of(limits[i]), " ", duration(static_cast<double>(found[i])));
+  return out;
+}
+
+/// What binds a request that is alone, and what would help.
+std::string alone_text(const Plan& plan, const Performance& found) {
+  std::string out = cat("\n4. What binds: ", to_string(found.alone_reliefs.front().cause), "; a request alone has\n");
+  for (const AloneRelief& relief : found.alone_reliefs)
+    out += cat("   with ", relief_words(relief.cause), ": ", limit_times(relief.limits_ns, plan.limits),
+               relief.holds ? ", which holds\n" : "\n");
+  return cat(out,
+             "\n5. What to change first: the machine, the model or the limits, not settings; alone it holds --slo ",
+             to_string(found.limits_alone), "\n");
+}
+
 std::string binding_text(const Binding& binding) {
   Table table({"relieved", "requests/s", "change"});
   std::string evidence;
@@ -199,6 +217,17 @@ json::Value performance_as_json(const Performance& found, const std::vector<Limi
                    {"requests_per_run", found.num_requests},
                    {"rate", found.knee.at.rate}};
   out.append("alone", limits_as_json(found.alone, limits));
+  if (!found.alone_reliefs.empty()) {
+    json::Array reliefs;
+    for (const AloneRelief& relief : found.alone_reliefs) {
+      json::Object row{{"cause", std::string(to_string(relief.cause))}, {"holds", relief.holds}};
+      for (std::size_t i = 0; i < limits.size(); ++i)
+        row.append(name_of(limits[i]), static_cast<double>(relief.limits_ns[i]) * 1e-9);
+      reliefs.push_back(std::move(row));
+    }
+    out.append("alone_reliefs", std::move(reliefs));
+    out.append("limits_alone", to_string(found.limits_alone));
+  }
   if (found.has_knee()) {
     out.append("at_rate", limits_as_json(found.knee.at, limits));
     const SimulationResult& at = found.knee.at.result;
@@ -257,6 +286,7 @@ std::string plan_as_text(const Plan& plan, const std::vector<MeasuredPart>& meas
   if (plan.performance) {
     const Performance& found = *plan.performance;
     text += rate_text(plan, found);
+    if (!found.alone_reliefs.empty()) text += alone_text(plan, found);
     if (found.binding) text += binding_text(*found.binding);
     if (!found.what_ifs.empty()) text += what_ifs_text(found);
     if (found.replicas) text += replicas_text(*found.replicas);

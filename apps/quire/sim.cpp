@@ -14,6 +14,9 @@ void add_sim_flags(CLI::App& command, SimFlags& flags) {
   command.add_option("--json", flags.json_path, "Write the whole result to this file, as JSON");
   command.add_option("--html", flags.html_path, "Write a page with charts to this file, complete in itself");
   command.add_option("--seed", flags.seed, "Of all random numbers; the same seed gives the same result everywhere")
+      ->check([](const std::string& text) {  // the library takes -1 for 2^64 - 1
+        return text.starts_with('-') ? "found '" + text + "', wanted a number from 0" : std::string();
+      })
       ->capture_default_str();
   flags.command = &command;
 }
@@ -47,6 +50,7 @@ void add_sim(CLI::App& app, Action& chosen) {
   add_sim_paper(*sim, chosen);
   add_sim_run(*sim, chosen);
   add_sim_trace(*sim, chosen);
+  add_sim_page(*sim, chosen);
   add_sim_record_beams(*sim, chosen);
 }
 

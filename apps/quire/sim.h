@@ -30,6 +30,7 @@ void add_sim_exercise(CLI::App& sim, Action& chosen);
 void add_sim_paper(CLI::App& sim, Action& chosen);
 void add_sim_run(CLI::App& sim, Action& chosen);
 void add_sim_trace(CLI::App& sim, Action& chosen);
+void add_sim_page(CLI::App& sim, Action& chosen);
 void add_sim_record_beams(CLI::App& sim, Action& chosen);
 
 }  // namespace quire::cli

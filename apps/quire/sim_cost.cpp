@@ -3,6 +3,7 @@
 #include <array>
 
 #include "flags.h"
+#include "quire/planning/gpu_profile.h"
 #include "quire/sched/policy.h"
 #include "quire/sched/step_composition.h"
 #include "quire/workload/numbers.h"
@@ -93,7 +94,11 @@ void add_core_flags(CLI::App& command, SystemOptions& options) {
 }
 
 void add_cost_flags(CLI::App& command, CostFlags& flags) {
-  command.add_option("--cost", flags.name, "How long steps take: opt-13b or yi-34b, published measurements of GPUs")
+  command
+      .add_option(
+          "--cost", flags.name,
+          "How long steps take: opt-13b or yi-34b, published measurements of GPUs, or FILE[,MODEL[,GPUS]], a profile "
+          "(docs/simulator.md)")
       ->capture_default_str();
   command
       .add_option("--roofline", flags.roofline,
@@ -104,7 +109,7 @@ void add_cost_flags(CLI::App& command, CostFlags& flags) {
 
 Result<std::shared_ptr<const CostModel>> make_cost(const CostFlags& flags) {
   if (flags.roofline.empty()) {
-    auto cost = make_cost_model(flags.name);
+    auto cost = planning::open_cost_model(flags.name);
     if (!cost.ok()) return fail("--cost: ", cost.error().message);
     return cost;
   }

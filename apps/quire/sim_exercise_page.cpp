@@ -175,11 +175,6 @@ html::Page exercise_page(const SimFlags& flags, const ExerciseReport& found, std
                       options.num_blocks, " blocks of ", options.block_size, " tokens, all there at step 0");
   page.facts = {{"cost", found.cost}, {"blocks read back and compared", grouped(found.blocks_restored)}};
   page.notes = std::move(notes);
-  page.notes.insert(
-      page.notes.begin(),
-      "static: a request holds its whole length; growing: what it has written, and when blocks run out the "
-      "oldest request goes to a file. The often quoted 3 to 5 times appear at 512 while requests grow, and "
-      "near 1,024 if whole lengths are held; at 512 with whole lengths the bound is 1.8.");
   page.sections.push_back(
       {.heading = "Paging against arrays",
        .text = {cat("Without a limit, whole lengths: ", grouped(static_cast<std::uint64_t>(found.unlimited_blocks)),

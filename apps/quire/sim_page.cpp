@@ -157,14 +157,6 @@ void append_sections(html::Page& page, const SimulationResult& found, const std:
   }
 }
 
-Result<void> write_text(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) return fail(path, ": ", std::strerror(errno));
-  return {};
-}
-
 }  // namespace
 
 html::RunEvents run_events(const SimulationResult& found) {
@@ -239,6 +231,14 @@ Result<void> write_sim_events(const SimFlags& flags, const std::string& path, co
   for (const html::RequestEvent& event : run.requests) html::append_event(text, event);
   for (const html::BlockRun& block : run.blocks) html::append_event(text, block);
   return write_text(path, text);
+}
+
+Result<void> write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) return fail(path, ": ", std::strerror(errno));
+  return {};
 }
 
 Result<void> write_sim_page(const SimFlags& flags, const html::Page& page) {

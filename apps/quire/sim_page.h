@@ -29,6 +29,7 @@ html::Page paper_page(const SimFlags& flags, const std::vector<PaperFigure>& fig
 html::Page page_head(const SimFlags& flags, std::string title);
 
 /// Writes the run's events to `path`, as docs/events.md has them.
+Result<void> write_text(const std::string& path, const std::string& text);
 Result<void> write_sim_events(const SimFlags& flags, const std::string& path, const SimulationResult& found);
 
 /// Writes the page to --html FILE, if that was given.

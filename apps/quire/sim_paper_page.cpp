@@ -35,7 +35,7 @@ std::vector<html::Chart> charts_of(const PaperFigure& figure) {
   }
   std::vector<html::Chart> charts;
   for (const std::string& unit : units) {
-    html::BarChart chart{.x = {figure.name, ""}, .y = {"value", unit}};
+    html::BarChart chart{.x = {figure.name, ""}, .y = {"value", unit}, .names = html::Names::all};
     chart.arrangement = html::Arrangement::side_by_side;
     chart.series = {{"paper", {}}, {"ours", {}}};
     for (const PaperRow& row : figure.rows) {

@@ -62,6 +62,7 @@ void add_times(Table& table, const std::string& name, const std::vector<Simulati
                const Histogram SimulationResult::*member) {
   table.add(row(name + ", p50 / p95 / p99", all, [&](const SimulationResult& found) {
     const Histogram& ns = found.*member;
+    if (ns.count() == 0) return std::string("-");
     return cat(duration(static_cast<double>(ns.quantile(500))), " / ", duration(static_cast<double>(ns.quantile(950))),
                " / ", duration(static_cast<double>(ns.quantile(990))));
   }));
@@ -88,6 +89,7 @@ json::Object simulation_as_json(const SimulationResult& found) {
                       {"cost", found.cost},
                       {"requests", found.num_requests},
                       {"refused", found.num_refused},
+                      {"first_refusal", found.first_refusal},
                       {"finished", found.num_finished},
                       {"preemptions", found.num_preemptions},
                       {"steps", found.num_steps},
@@ -115,9 +117,11 @@ json::Object simulation_as_json(const SimulationResult& found) {
                       {"records", std::move(records)}};
 }
 
+std::string name_of(const SimulationResult& found) { return found.system.substr(0, found.system.find(':')); }
+
 std::string simulations_as_text(const std::vector<SimulationResult>& all) {
   using Found = const SimulationResult&;
-  Table table(row("", all, [](Found found) { return found.system.substr(0, found.system.find(':')); }));
+  Table table(row("", all, name_of));
   table.add(row("requests finished / refused", all,
                 [](Found found) { return cat(grouped(found.num_finished), " / ", grouped(found.num_refused)); }));
   add_times(table, "time to first token", all, &SimulationResult::ttft_ns);
@@ -146,7 +150,12 @@ std::string simulations_as_text(const std::vector<SimulationResult>& all) {
   table.add(row("steps", all, [](Found found) { return grouped(found.num_steps); }));
   table.add(row("tokens scheduled", all, [](Found found) { return grouped(found.scheduled_tokens); }));
   table.add(row("virtual time", all, [](Found found) { return duration(static_cast<double>(found.end_ns)); }));
-  return table.text();
+  std::string out = table.text();
+  for (Found found : all)
+    if (found.num_refused > 0)
+      out += cat(name_of(found), " refused ", grouped(found.num_refused), " of ", grouped(found.num_requests),
+                 "; the first is ", found.first_refusal, "\n");
+  return out;
 }
 
 }  // namespace quire::cli

@@ -61,6 +61,20 @@ std::string grouped(std::uint64_t number) {
   return digits;
 }
 
+std::string in_lines(std::string_view text, std::size_t width) {
+  std::string out;
+  while (!text.empty()) {
+    std::size_t end = text.size();
+    if (end > width) {
+      end = text.rfind(' ', width);
+      if (end == std::string_view::npos || end == 0) end = std::min(text.find(' ', 1), text.size());
+    }
+    out += cat(text.substr(0, end), "\n");
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 std::string bars(const std::vector<Bar>& all, std::size_t width) {
   std::uint64_t most = 1;
   std::size_t label_width = 0;

@@ -28,6 +28,9 @@ std::string duration(double ns);
 /// 12,345,678
 std::string grouped(std::uint64_t number);
 
+/// The words in lines of at most `width` characters, each with its line feed; nothing for no words.
+std::string in_lines(std::string_view text, std::size_t width);
+
 /// Horizontal bars, one a line: label, bar, count. The longest bar has `width` characters.
 struct Bar {
   std::string label;

@@ -75,6 +75,7 @@ def a_seed_gives_the_same_exercise_again_and_another_one_not(sim):
     first, again, other = (sim.json("exercise", "--seed", seed)[0] for seed in (5, 5, 6))
     assert first == again
     assert first["settings"] != other["settings"]
+    sim.refused(["--seed", "'-1'"], "exercise", "--seed=-1", code_wanted=2)
 
 
 @check
@@ -105,6 +106,9 @@ def systems_run_side_by_side(sim):
     sim.refused(["normal:1,2", "lognormal"], "run", "--prompt", "normal:1,2")
     sim.refused(["poisson"], "run", "--arrivals", "never")
     sim.refused(["--cost", "opt-13b"], "run", "--cost", "h100")
+    points = sim.file("gpu.csv", "prompt_tokens,decode_rows,ms\n128,0,48\n512,0,106\n0,1,47\n0,64,128\n")
+    report, _ = sim.json("run", "--requests", 50, "--cost", points)
+    assert report["systems"][0]["cost"] == f"points of {points}"
 
 
 @check
@@ -129,6 +133,11 @@ def events_are_json_lines_of_known_kinds(sim):
     kinds = {one["event"] for one in events}
     assert kinds == {"run", "step", "queued", "started", "chunk", "first_token", "preempted", "restored", "finished", "block"}, kinds
     assert max(one["block"] for one in events if one["event"] == "block") == 149
+    page = sim.folder / "page.html"
+    code, out, err = sim.run("page", path, page)
+    assert code == 0 and "steps" in out, err
+    assert all(words in page.read_text() for words in ("KV memory over time", "Requests one by one", "Block map", "quire sim run"))
+    sim.refused(["bad.jsonl", "line 1"], "page", sim.file("bad.jsonl", "{}\n"), page)
     sim.refused(["--events", "2 systems"], "run", "--system", "quire,orca-max", "--events", path)
 
 
@@ -155,9 +164,12 @@ def traces_are_read_and_what_is_wrong_is_one_line(sim):
         "unsorted.csv": ("arrival_s,prompt_tokens,output_tokens\n2,5,5\n1,5,5\n", ["row 3", "arrival_s"]),
         "nan.csv": ("arrival_s,prompt_tokens,output_tokens\nNaN,5,5\n", ["row 2", "arrival_s", "NaN"]),
         "huge.csv": ("prompt_tokens,output_tokens\n5,99999999999999999999\n", ["row 2", "output_tokens"]),
-        "empty.csv": ("", ["row 1", "empty"]),
+        "short.csv": ("prompt_tokens,output_tokens\n5,6\n5\n", ["row 3", "column output_tokens", "missing"]),
+        "long.csv": ("prompt_tokens,output_tokens\n5,6,7\n", ["row 2", "column 3"]),
+        "headless.csv": ("prompt_tokens,output_tokens\n", ["row 2", "column 1"]),
+        "empty.csv": ("", ["row 1", "column 1", "empty"]),
         "cut.csv.gz": (gzip.compress(b"prompt_tokens,output_tokens\n" + b"5,6\n" * 1000)[:-20], ["row", "column", "cut short"]),
-        "broken.jsonl": ('{"prompt_tokens": 5,\n', ["row 1"]),
+        "broken.jsonl": ('{"prompt_tokens": 5,\n', ["row 1", "column 21", "JSON"]),
     }
     for name, (content, words) in bad.items():
         sim.refused([name, *words], "trace", sim.file(name, content))

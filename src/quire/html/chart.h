@@ -79,12 +79,18 @@ struct BarSeries {
   Tone tone = Tone::strong;
 };
 
-/// Bars over named categories: histograms, step budgets.
+enum class Names {
+  thinned,  ///< categories stand side by side, in an order that says what the ones without a label are
+  all       ///< they lie below each other, so that each has its name beside it
+};
+
+/// Bars over named categories: histograms, step budgets, settings.
 struct BarChart {
   Axis x, y;  ///< y may be logarithmic, x is categories
   std::vector<std::string> categories;
   std::vector<BarSeries> series;
   Arrangement arrangement = Arrangement::stacked;
+  Names names = Names::thinned;
 };
 
 /// What a request is doing.

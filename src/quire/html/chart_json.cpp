@@ -140,6 +140,7 @@ Result<void> append_picture(Writer& w, const LineChart& chart) {
 
 Result<void> append_picture(Writer& w, const BarChart& chart) {
   w.field("kind", "bars").field("stacked", chart.arrangement == Arrangement::stacked);
+  w.field("names_all", chart.names == Names::all);
   append_axis(w, "x", chart.x);
   append_axis(w, "y", chart.y);
   w.key("categories").begin_array();

@@ -1,6 +1,6 @@
 #pragma once
-// What happened in a run, as plain data and as JSON lines; docs/events.md is the format. A simulation, the planner and
-// a server write it; run_charts.h turns it into charts.
+// What happened in a run, as plain data and as JSON lines; docs/events.md is the format. Simulations
+// write it, `quire sim page` reads it from anybody; run_charts.h turns it into charts.
 //
 //     std::string text;
 //     append_event(text, header);                       // first

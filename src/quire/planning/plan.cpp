@@ -77,7 +77,9 @@ class Planner {
     tell("one request at a time", 0);
     out_.alone = run_alone(scenario_);
     scenario_.alone_ns = out_.alone.result.end_to_end_ns.max();
-    if (out_.alone.holds) {
+    if (!out_.alone.holds) {
+      explain_alone();
+    } else {
       tell("the rate that holds the limits", 0);
       const double most = saturated_rate(scenario_);
       lengthen_runs(most);
@@ -92,6 +94,36 @@ class Planner {
  private:
   void tell(std::string_view stage, double fraction) const {
     if (input_.progress) input_.progress(stage, fraction);
+  }
+
+  std::vector<std::uint64_t> found_limits(const Trial& trial) const {
+    std::vector<std::uint64_t> found;
+    for (const Limit& limit : input_.limits) found.push_back(found_ns(limit, trial.result));
+    return found;
+  }
+
+  /// No rate can hold what a request that is alone breaks: what would make it faster, and which limits it holds.
+  void explain_alone() {
+    for (const Cause cause : {Cause::prefill_compute, Cause::decode_bandwidth}) {
+      const Trial trial = run_alone(relieved(scenario_, cause));
+      out_.alone_reliefs.push_back({cause, trial.holds, found_limits(trial)});
+    }
+    const std::vector<std::uint64_t> found = found_limits(out_.alone);
+    const auto excess = [&](const AloneRelief& relief) {
+      double most = 0;
+      for (std::size_t i = 0; i < found.size(); ++i)
+        most =
+            std::max(most, static_cast<double>(relief.limits_ns[i]) / static_cast<double>(input_.limits[i].limit_ns));
+      return most;
+    };
+    std::stable_sort(out_.alone_reliefs.begin(), out_.alone_reliefs.end(),
+                     [&](const AloneRelief& a, const AloneRelief& b) { return excess(a) < excess(b); });
+    out_.limits_alone = input_.limits;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      constexpr std::uint64_t kMs = 1'000'000;
+      std::uint64_t& limit_ns = out_.limits_alone[i].limit_ns;
+      if (found[i] > limit_ns) limit_ns = (found[i] + found[i] / 10) / kMs * kMs + kMs;
+    }
   }
 
   /// In a run that is over before its first requests are, nobody sees the queue grow.

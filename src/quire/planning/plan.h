@@ -68,10 +68,19 @@ struct Replicas {
   double load = 0;         ///< of each: its share of what it could take
 };
 
+/// One request at a time with a resource relieved, where a limit breaks even so.
+struct AloneRelief {
+  Cause cause = Cause::prefill_compute;
+  bool holds = false;
+  std::vector<std::uint64_t> limits_ns;  ///< found, for each limit of the input
+};
+
 struct Performance {
   std::string cost, cost_note;
   std::uint64_t num_requests = 0;  ///< of each run
   Trial alone;
+  std::vector<AloneRelief> alone_reliefs;  ///< what helps most first; empty if a request that is alone holds the limits
+  std::vector<Limit> limits_alone;         ///< that it would hold, with a tenth to spare; likewise
   Knee knee;
   std::vector<CurvePoint> curve;    ///< by rate; empty without a knee
   std::optional<Binding> binding;   ///< with a knee

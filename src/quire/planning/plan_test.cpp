@@ -240,6 +240,27 @@ PlanInput input_for(const Load& load) {
   return input;
 }
 
+TEST(Plan, WhereARequestAloneBreaksALimitItSaysWhyAndWhichLimitsWouldHold) {
+  const TinyFile tiny(model::TinyModel{});
+  PlanInput input = input_for(fixed_load(100, 50));
+  input.limits = *parse_limits("ttft_p95=15ms,itl_p99=100ms");  // a prompt of 100 tokens takes 20 ms
+  const auto plan = make_plan(input, tiny.file);
+  ASSERT_TRUE(plan.ok());
+  const Performance& found = *plan->performance;
+  EXPECT_FALSE(found.has_knee());
+  ASSERT_EQ(found.alone_reliefs.size(), 2u);
+  EXPECT_EQ(found.alone_reliefs[0].cause, Cause::prefill_compute);
+  EXPECT_TRUE(found.alone_reliefs[0].holds);
+  EXPECT_EQ(found.alone_reliefs[1].cause, Cause::decode_bandwidth);
+  EXPECT_FALSE(found.alone_reliefs[1].holds);
+
+  EXPECT_EQ(found.limits_alone[1], input.limits[1]);
+  input.limits = found.limits_alone;
+  const auto loose = make_plan(input, tiny.file);
+  ASSERT_TRUE(loose.ok());
+  EXPECT_TRUE(loose->performance->has_knee());
+}
+
 TEST(Plan, IsTheSameOnAnyNumberOfThreads) {
   const TinyFile tiny(model::TinyModel{});
   PlanInput input = input_for(fixed_load(100, 50));

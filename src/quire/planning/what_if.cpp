@@ -70,8 +70,10 @@ std::vector<WhatIf> what_ifs(const engine::EngineOptions& planned, const engine:
                              std::int64_t longest) {
   Rows rows(planned);
   add_memory(rows, planned, info);
+  // Half the context stands there even if requests are longer, since the row says how many.
   for (std::int64_t context : {info.context / 2, info.context / 4})
-    if (context >= longest) rows.add("context", cat("--ctx ", context), [context](auto& o) { o.context = context; });
+    if (context >= 1 && (context >= longest || context == info.context / 2))
+      rows.add("context", cat("--ctx ", context), [context](auto& o) { o.context = context; });
   add_scheduling(rows, planned);
   add_managers(rows, planned);
   return rows.take();

@@ -113,7 +113,7 @@ std::int64_t CoreOptions::pool_tokens() const {
 }
 
 std::string CoreOptions::pool_text() const {
-  if (is_vattention()) return cat(num_blocks, " page-groups of ", page_groups().growth_bytes(), " bytes");
+  if (is_vattention()) return cat(num_blocks, " page-groups of ", page_groups().growth_bytes() >> 10, " KiB");
   const std::size_t num_groups = layer_groups.size();
   return cat(num_blocks, " blocks of ", block_size, num_groups > 1 ? cat(" for ", num_groups, " layer groups") : "");
 }

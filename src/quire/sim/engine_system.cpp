@@ -63,7 +63,9 @@ bool EngineSystem::submit_recorded(CoreRequest request) { return submit(std::mov
 
 bool EngineSystem::submit(CoreRequest request, std::uint64_t content) {
   QUIRE_CHECK(request.id.value == first_id_ + live_.size(), "ids rise by one");
-  const bool accepted = !core_->submit(std::move(request)).has_value();
+  auto refused = core_->submit(std::move(request));
+  const bool accepted = !refused.has_value();
+  if (refused) refusal_ = std::move(refused->message);
   live_.push_back({content, accepted ? 0 : kEnded});
   forget_front();
   return accepted;
@@ -97,7 +99,7 @@ MemoryUse EngineSystem::memory() const {
   use.pool_slots = core_->options().pool_tokens();
   const std::int64_t held = std::int64_t{capacity.used_blocks()} * use.pool_slots / capacity.num_blocks;
   use.written_slots = std::min(total_written_, held);  // less than the sum where blocks are shared
-  use.rounding_slots = held - use.written_slots;
+  use.unused_slots = held - use.written_slots;
   use.cached_slots = std::int64_t{capacity.cached_blocks} * use.pool_slots / capacity.num_blocks;
   return use;
 }

@@ -19,6 +19,7 @@ class EngineSystem final : public System {
   static Result<std::unique_ptr<EngineSystem>> create(const CoreOptions& options, CommandSink* sink = nullptr);
 
   bool submit(RequestId id, const RequestSpec& spec) override;
+  const std::string& refusal() const override { return refusal_; }
   /// A request of a recorded run, with its own tokens; commit_recorded() has what it samples.
   bool submit_recorded(CoreRequest request);
   bool has_work() const override { return core_->has_work(); }
@@ -64,6 +65,7 @@ class EngineSystem final : public System {
   std::deque<Live> live_;  ///< by request id from first_id_
   std::uint64_t first_id_ = 1;
   std::int64_t total_written_ = 0;
+  std::string refusal_;
 };
 
 }  // namespace quire

@@ -36,32 +36,42 @@ class Tally {
     side_.utilisation_by_step.push_back(static_cast<float>(utilisation));
     const auto bucket = static_cast<std::size_t>(step.filled * std::int64_t{kUtilisationBuckets} / pool_);
     ++side_.utilisation_histogram[std::min(bucket, kUtilisationBuckets - 1)];
+    all_.add(step);
     if (step.num_waiting == 0) return;
     ++side_.num_waiting_steps;
-    waiting_filled_ += step.filled;
-    waiting_held_ += step.held;
-    waiting_running_ += step.num_running;
+    waiting_.add(step);
   }
 
   ExerciseSide& side() { return side_; }
 
   ExerciseSide result() {
-    const double steps = static_cast<double>(std::max<std::uint64_t>(1, side_.num_waiting_steps));
+    const bool anybody_waits = side_.num_waiting_steps > 0;
+    const Sums& sums = anybody_waits ? waiting_ : all_;
+    const double steps =
+        static_cast<double>(std::max<std::uint64_t>(1, anybody_waits ? side_.num_waiting_steps : side_.num_steps));
     const double slots = steps * static_cast<double>(pool_);
-    side_.blocks_occupied = static_cast<double>(waiting_held_) / steps / block_size_;
-    side_.utilisation = static_cast<double>(waiting_filled_) / slots;
-    side_.external_fragmentation = side_.num_waiting_steps == 0 ? 0 : 1.0 - static_cast<double>(waiting_held_) / slots;
+    side_.blocks_occupied = static_cast<double>(sums.held) / steps / block_size_;
+    side_.utilisation = static_cast<double>(sums.filled) / slots;
+    side_.external_fragmentation = anybody_waits ? 1.0 - static_cast<double>(sums.held) / slots : 0;
     side_.internal_fragmentation = held_ == 0 ? 0 : static_cast<double>(unfilled_) / static_cast<double>(held_);
-    side_.requests_at_once_mean = static_cast<double>(waiting_running_) / steps;
+    side_.requests_at_once_mean = static_cast<double>(sums.running) / steps;
     return std::move(side_);
   }
 
  private:
+  struct Sums {
+    std::int64_t filled = 0, held = 0, running = 0;
+    void add(const Step& step) {
+      filled += step.filled;
+      held += step.held;
+      running += step.num_running;
+    }
+  };
   const std::int64_t pool_;
   const std::int32_t block_size_;
   ExerciseSide side_;
   std::int64_t held_ = 0, unfilled_ = 0;
-  std::int64_t waiting_filled_ = 0, waiting_held_ = 0, waiting_running_ = 0;
+  Sums all_, waiting_;  ///< over all steps, and over those in which requests wait
 };
 
 /// What all sides of the exercise have in common.

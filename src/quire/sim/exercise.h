@@ -9,8 +9,9 @@
 // The contiguous side holds max_len slots a request in both modes; only what counts as filled differs (the whole
 // length, or what has been written).
 //
-// Means are over the steps in which requests wait, weighted equally; fragmentation is a sum of slots over all steps
-// over another. No clock and no file here: virtual time comes from a cost model, blocks go through a BlockFile.
+// Means are over the steps in which requests wait (over all if nobody ever does), weighted equally; fragmentation is a
+// sum of slots over all steps over another. No clock and no file here: virtual time comes from a cost model, blocks go
+// through a BlockFile.
 
 #include <array>
 #include <cstddef>

@@ -142,5 +142,19 @@ TEST(Exercise, OptionsThatMakeNoSenseAreRefusedWithTheNumbers) {
   EXPECT_FALSE(run_exercise(options, file).ok());
 }
 
+TEST(Exercise, FewRequestsThatNeverWaitHaveMeansToo) {
+  for (const std::int32_t count : {1, 5, 16, 20}) {
+    ExerciseOptions options;
+    options.num_requests = count;
+    MemoryFile file;
+    const ExerciseReport report = run_exercise(options, file).value();
+    for (const ExerciseSetting& setting : report.settings) {
+      EXPECT_GT(setting.paged.requests_at_once_mean, 0);
+      EXPECT_GT(setting.concurrency_ratio, 0) << count;
+      EXPECT_LT(setting.concurrency_ratio, 100) << count;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire

@@ -28,11 +28,9 @@ struct Shares {
 };
 
 /// As the paper counts them: rounding of the buddies is external.
-Shares shares_of(const WeightedMemory& memory, bool is_paged) {
-  const double rounding = 100 * memory.share(memory.rounding);
-  return {100 * memory.share(memory.written), 100 * memory.share(memory.reserved),
-          100 * memory.share(memory.unused) + (is_paged ? rounding : 0),
-          100 * memory.free_share() + (is_paged ? 0 : rounding)};
+Shares shares_of(const WeightedMemory& memory) {
+  return {100 * memory.share(memory.written), 100 * memory.share(memory.reserved), 100 * memory.share(memory.unused),
+          100 * (memory.free_share() + memory.share(memory.rounding))};
 }
 
 struct System2 {
@@ -57,14 +55,14 @@ PaperFigure reproduce_fig2(const PaperInputs& inputs) {
   figure.title = "What KV memory is used for (figure 2): OPT-13B, ShareGPT, 2 requests/s";
   const EmpiricalLengths lengths = filtered_sharegpt(inputs);
   for (const System2& system : kFig2) {
-    const Shares ours = shares_of(run_hour(system.name, 2, lengths, inputs).memory, false);
+    const Shares ours = shares_of(run_hour(system.name, 2, lengths, inputs).memory);
     const std::string label = cat(system.label, ", ");
     figure.rows.push_back(points(label + "token states", system.paper.token, ours.token, system.band));
     figure.rows.push_back(points(label + "reservation", system.paper.reserved, ours.reserved, system.band));
     figure.rows.push_back(points(label + "internal", system.paper.internal, ours.internal, system.band));
     figure.rows.push_back(points(label + "external and others", system.paper.external, ours.external, system.band));
   }
-  const Shares quire = shares_of(run_hour("quire", 2, lengths, inputs).memory, true);
+  const Shares quire = shares_of(run_hour("quire", 2, lengths, inputs).memory);
   figure.rows.push_back(points("vLLM (Quire), token states", 96.3, quire.token, 5));
   figure.notes = {
       "Buddy rounding counts as external, with free memory: only so do the printed bars add up.",

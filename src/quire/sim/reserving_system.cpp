@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "quire/base/check.h"
+#include "quire/base/cat.h"
 
 namespace quire {
 
@@ -44,7 +44,11 @@ ReservingSystem::ReservingSystem(Options options, std::unique_ptr<SlotAllocator>
 bool ReservingSystem::submit(RequestId id, const RequestSpec& spec) {
   const std::int64_t needed = reserved_slots(ReservationRule::written, spec, options_.max_sequence);
   const std::int64_t asked = reserved_slots(options_.rule, spec, options_.max_sequence);
-  if (needed > options_.max_sequence || !memory_->could_ever_fit(std::max(asked, needed))) return false;
+  if (needed > options_.max_sequence || !memory_->could_ever_fit(std::max(asked, needed))) {
+    refusal_ = cat("needs ", needed, " slots and is given ", std::max(asked, needed), ", but a sequence has at most ",
+                   options_.max_sequence, " and the pool ", memory_->num_slots());
+    return false;
+  }
   queue_.push_back({id, spec.prompt_tokens, spec.output_tokens, std::max(asked, needed), {}});
   return true;
 }

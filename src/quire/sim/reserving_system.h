@@ -42,6 +42,7 @@ class ReservingSystem final : public System {
   ReservingSystem(Options options, std::unique_ptr<SlotAllocator> memory);
 
   bool submit(RequestId id, const RequestSpec& spec) override;
+  const std::string& refusal() const override { return refusal_; }
   bool has_work() const override { return !queue_.empty() || !running_.empty(); }
   const StepShape& plan_step() override;
   MemoryUse memory() const override;
@@ -74,6 +75,7 @@ class ReservingSystem final : public System {
   MemoryUse use_;  ///< totals over running_
   std::uint64_t num_failures_ = 0;
   Digest digest_;
+  std::string refusal_;
 };
 
 }  // namespace quire

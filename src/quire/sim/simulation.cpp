@@ -55,7 +55,8 @@ class Run {
       live.record.output_tokens = upcoming_->output_tokens;
       live.record.arrival_ns = upcoming_->arrival_ns;
       live.ended = !system_.submit(id, *upcoming_);
-      result_.num_refused += live.ended ? 1 : 0;
+      if (live.ended && result_.num_refused++ == 0)
+        result_.first_refusal = cat("request ", id.value, ": ", system_.refusal());
       live_.push_back(std::move(live));
       upcoming_ = source_.next();
     }

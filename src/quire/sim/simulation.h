@@ -87,6 +87,7 @@ struct WeightedMemory {
 struct SimulationResult {
   std::string system, cost;
   std::uint64_t num_requests = 0, num_refused = 0, num_finished = 0, num_preemptions = 0;
+  std::string first_refusal;  ///< which request, and why; empty if none was refused
   std::uint64_t num_steps = 0;
   std::uint64_t prompt_tokens = 0;     ///< of requests that ended
   std::uint64_t output_tokens = 0;     ///< of them

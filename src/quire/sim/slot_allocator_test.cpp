@@ -126,6 +126,31 @@ TEST(ManagerAllocator, CountsBlocksLikeANaiveModelOnRandomOperations) {
   }
 }
 
+TEST(ManagerAllocator, OverReservedPlacesAgreesWithANaiveModelOnRandomOperations) {
+  for (const auto& [num_blocks, max_len] : {std::pair(40, 64), std::pair(100, 512), std::pair(33, 100)}) {
+    Rng rng(static_cast<std::uint64_t>(num_blocks));
+    ManagerAllocator arrays(std::make_unique<ReservedKvManager>(num_blocks, 16, max_len));
+    // An array is max_len slots in whole blocks; the pool holds so many of them, and they are all alike.
+    const std::int64_t array_slots = ceil_div(std::int64_t{max_len}, 16) * 16;
+    const std::int64_t num_arrays = num_blocks * 16 / array_slots;
+    std::vector<SlotGrant> granted;
+    for (int i = 0; i < 1000; ++i) {
+      if (!granted.empty() && rng.chance(0.45)) {
+        const auto at = static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(granted.size()) - 1));
+        arrays.release(granted[at]);
+        granted.erase(granted.begin() + static_cast<std::ptrdiff_t>(at));
+      } else {
+        const auto grant = arrays.try_allocate(rng.between(1, max_len));
+        ASSERT_EQ(grant.has_value(), static_cast<std::int64_t>(granted.size()) < num_arrays) << num_blocks;
+        if (!grant) continue;
+        ASSERT_EQ(grant->num_slots, array_slots);
+        granted.push_back(*grant);
+      }
+      ASSERT_EQ(arrays.validate(), std::nullopt);
+    }
+  }
+}
+
 TEST(ManagerAllocator, OverReservedPlacesHoldsPoolOverMaximumLengthRequests) {
   ManagerAllocator arrays(std::make_unique<ReservedKvManager>(512, 16, 1024));
   std::vector<SlotGrant> granted;

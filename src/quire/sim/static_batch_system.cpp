@@ -2,10 +2,16 @@
 
 #include <algorithm>
 
+#include "quire/base/cat.h"
+
 namespace quire {
 
 bool StaticBatchSystem::submit(RequestId id, const RequestSpec& spec) {
-  if (std::int64_t{spec.prompt_tokens} + spec.output_tokens > options_.max_sequence) return false;
+  const std::int64_t needed = std::int64_t{spec.prompt_tokens} + spec.output_tokens;
+  if (needed > options_.max_sequence) {
+    refusal_ = cat("needs ", needed, " slots, but a sequence has at most ", options_.max_sequence);
+    return false;
+  }
   queue_.push_back({id, spec.prompt_tokens, spec.output_tokens});
   return true;
 }

@@ -23,6 +23,7 @@ class StaticBatchSystem final : public System {
   explicit StaticBatchSystem(Options options) : options_(std::move(options)) {}
 
   bool submit(RequestId id, const RequestSpec& spec) override;
+  const std::string& refusal() const override { return refusal_; }
   bool has_work() const override { return !queue_.empty() || !batch_.empty(); }
   const StepShape& plan_step() override;
   MemoryUse memory() const override;
@@ -45,6 +46,7 @@ class StaticBatchSystem final : public System {
   std::int32_t longest_ = 0;
   StepShape shape_;
   Digest digest_;
+  std::string refusal_;
 };
 
 }  // namespace quire

@@ -29,7 +29,7 @@ struct MemoryUse {
   std::int64_t pool_slots = 0;
   std::int64_t written_slots = 0;   ///< K and V that exist, or are written in this step
   std::int64_t reserved_slots = 0;  ///< will be written by the requests that hold them
-  std::int64_t unused_slots = 0;    ///< held, and never written
+  std::int64_t unused_slots = 0;    ///< held, and never written: the rest of a last block too
   std::int64_t rounding_slots = 0;  ///< that the allocator added to what was asked for
   std::int64_t cached_slots = 0;    ///< of the free ones: hold content that a request may find
   std::int64_t free_slots() const {
@@ -56,8 +56,10 @@ class System {
  public:
   virtual ~System() = default;
 
-  /// Ids rise by one from 1. False: it can never run; the id is used up all the same.
+  /// Ids rise by one from 1. False: it can never run, and refusal() says why; the id is used up all the same.
   virtual bool submit(RequestId id, const RequestSpec& spec) = 0;
+  /// Of the last request that was refused; empty before.
+  virtual const std::string& refusal() const = 0;
   virtual bool has_work() const = 0;
 
   /// What the next step computes; not empty if has_work(). Valid until the next call.

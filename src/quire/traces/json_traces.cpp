@@ -80,15 +80,27 @@ Result<RequestSpec> read_plain(std::string_view file, std::uint64_t row, const j
 
 }  // namespace
 
+Error json_error(std::string_view file, std::uint64_t row, std::string_view message) {
+  constexpr std::string_view kPlace = "JSON: byte ";  // a number from 0 and a colon follow
+  std::uint64_t byte = 0;
+  if (message.starts_with(kPlace)) {
+    message.remove_prefix(kPlace.size());
+    for (; !message.empty() && message[0] >= '0' && message[0] <= '9'; message.remove_prefix(1))
+      byte = byte * 10 + static_cast<std::uint64_t>(message[0] - '0');
+    if (message.starts_with(": ")) message.remove_prefix(2);
+  }
+  return trace_error({file, row, cat(byte + 1)}, message, ", wanted JSON");
+}
+
 Result<Trace> read_jsonl_trace(std::string_view file, std::string_view text) {
   Trace trace;
   TraceLines lines(file, text, trace.notes);
   std::string_view line;
   while (lines.next(line)) {
     auto object = json::parse(line);
-    if (!object.ok()) return trace_error({file, lines.row(), {}}, object.error().message);
+    if (!object.ok()) return json_error(file, lines.row(), object.error().message);
     if (!object->is_object())
-      return trace_error({file, lines.row(), {}}, "found ", json::kind_name(object->kind()), ", wanted an object");
+      return trace_error({file, lines.row(), "1"}, "found ", json::kind_name(object->kind()), ", wanted an object");
     if (trace.requests.empty()) {
       trace.format = object->find("hash_ids") ? "mooncake" : "jsonl";
       trace.has_arrivals = trace.format == "mooncake" || object->find("arrival_s");
@@ -101,13 +113,13 @@ Result<Trace> read_jsonl_trace(std::string_view file, std::string_view text) {
                          "is earlier than the row before, wanted rows in the order of arrival");
     trace.requests.push_back(std::move(request));
   }
-  if (trace.requests.empty()) return trace_error({file, 1, {}}, "the file is empty, wanted a JSON object a line");
+  if (trace.requests.empty()) return trace_error({file, 1, "1"}, "the file is empty, wanted a JSON object a line");
   return trace;
 }
 
 Result<void> read_agent_session(std::string_view file, std::string_view text, std::uint64_t session, Trace& trace) {
   auto object = json::parse(text);
-  if (!object.ok()) return trace_error({file, 1, {}}, object.error().message);
+  if (!object.ok()) return json_error(file, 1, object.error().message);
   QUIRE_TRY(const std::int32_t block_tokens, length_of({file, 1, "block_size"}, *object));
   const json::Value* list = object->find("requests");
   if (!list || !list->is_array()) return trace_error({file, 1, "requests"}, "is missing, wanted an array");

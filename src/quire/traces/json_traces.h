@@ -5,6 +5,9 @@
 
 namespace quire {
 
+/// Why a text, the row of a file, is no JSON, as json::parse() says it; the byte that it names is the column.
+Error json_error(std::string_view file, std::uint64_t row, std::string_view message);
+
 /// JSON lines. Either Mooncake's
 ///     {"timestamp": ms, "input_length": n, "output_length": n, "hash_ids": [...]}      names of 512-token blocks
 /// or one's own

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "quire/json/json.h"
+#include "quire/traces/json_traces.h"
 #include "quire/workload/arrivals.h"
 #include "quire/workload/numbers.h"
 #include "quire/workload/sampling.h"
@@ -66,8 +67,8 @@ Result<Lengths> read_lengths(const TracePlace& place, const json::Value& period)
 
 Result<std::vector<Period>> read_dataset(std::string_view file, std::string_view text) {
   auto object = json::parse(text);
-  if (!object.ok()) return trace_error({file, 1, {}}, object.error().message);
-  if (!object->is_object()) return trace_error({file, 1, {}}, "wanted an object");
+  if (!object.ok()) return json_error(file, 1, object.error().message);
+  if (!object->is_object()) return trace_error({file, 1, "1"}, "wanted an object");
   std::vector<Period> periods;
   std::uint64_t row = 0;
   for (const json::Member& member : object->as_object()) {
@@ -106,7 +107,8 @@ Result<std::vector<Window>> read_windows(std::string_view file, std::string_view
   while (lines.next(line)) {
     const auto fields = split(line, ',');
     const std::uint64_t row = lines.row();
-    if (fields.size() < 4) return trace_error({file, row, {}}, "found ", fields.size(), " columns, wanted 4 or more");
+    if (fields.size() < 4)
+      return trace_error({file, row, cat(fields.size() + 1)}, "found ", fields.size(), " columns, wanted 4 or more");
     Window window;
     QUIRE_TRY(const std::uint64_t begin_ns, parse_time({file, row, "1 (start)"}, fields[0], 1e9));
     window.begin_s = begin_ns / 1'000'000'000;
@@ -184,7 +186,7 @@ Result<Trace> read_servegen(std::string_view file, std::span<const TarMember> me
       return fail(file, ": client ", number, " lacks its ", client.trace_name.empty() ? "trace" : "dataset");
     QUIRE_TRY_VOID(sample_client(client, static_cast<std::uint64_t>(number), options, trace));
   }
-  if (trace.requests.empty()) return fail(file, ", row 1: no client sends a request in the time asked for");
+  if (trace.requests.empty()) return fail(file, ", row 1, column 1: no client sends a request in the time asked for");
   std::stable_sort(trace.requests.begin(), trace.requests.end(),
                    [](const RequestSpec& a, const RequestSpec& b) { return a.arrival_ns < b.arrival_ns; });
   return trace;

@@ -16,7 +16,7 @@ Result<Trace> read_agent_sessions(std::string_view file, const std::vector<TarMe
   for (const TarMember& member : members)
     if (member.name.ends_with(".json"))
       QUIRE_TRY_VOID(read_agent_session(cat(file, ", ", member.name), member.content, ++session, trace));
-  if (trace.requests.empty()) return fail(file, ", row 1: the archive has no requests");
+  if (trace.requests.empty()) return fail(file, ", row 1, column 1: the archive has no requests");
   std::stable_sort(trace.requests.begin(), trace.requests.end(),
                    [](const RequestSpec& a, const RequestSpec& b) { return a.arrival_ns < b.arrival_ns; });
   return trace;

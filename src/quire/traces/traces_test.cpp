@@ -135,8 +135,8 @@ TEST(Traces, ServeGenSamplesEachClientAtItsRate) {
 }
 
 TEST(Traces, WhatIsWrongIsOneLineWithFileRowAndColumn) {
-  EXPECT_EQ(error_of(""), "t, row 1: the file is empty, wanted a head with columns");
-  EXPECT_EQ(error_of("prompt_tokens,output_tokens\n"), "t, row 2: there is no row behind the head");
+  EXPECT_EQ(error_of(""), "t, row 1, column 1: the file is empty, wanted a head with columns");
+  EXPECT_EQ(error_of("prompt_tokens,output_tokens\n"), "t, row 2, column 1: there is no row behind the head");
   EXPECT_EQ(error_of("a,output_tokens\n1,2\n"),
             "t, row 1, column prompt_tokens: is missing (or input_tokens, ContextTokens, num_prefill_tokens)");
   EXPECT_EQ(error_of("prompt_tokens\n1\n"),
@@ -149,7 +149,8 @@ TEST(Traces, WhatIsWrongIsOneLineWithFileRowAndColumn) {
             "t, row 3, column prompt_tokens: found '99999999999999999999', wanted a whole number from 1 to 16777216");
   EXPECT_EQ(error_of("prompt_tokens,output_tokens\n5,NaN\n"),
             "t, row 2, column output_tokens: found 'NaN', wanted a whole number from 1 to 16777216");
-  EXPECT_EQ(error_of("prompt_tokens,output_tokens\n5\n"), "t, row 2: found 1 columns, wanted 2");
+  EXPECT_EQ(error_of("prompt_tokens,output_tokens\n5\n"),
+            "t, row 2, column output_tokens: is missing: found 1 columns, wanted 2");
   EXPECT_EQ(error_of("arrival_s,prompt_tokens,output_tokens\n2,1,1\n1,1,1\n"),
             "t, row 3, column arrival_s: is earlier than the row before, wanted rows in the order of arrival");
   EXPECT_EQ(error_of("arrival_s,prompt_tokens,output_tokens\nnan,1,1\n"),
@@ -162,8 +163,8 @@ TEST(Traces, WhatIsWrongIsOneLineWithFileRowAndColumn) {
             "t, row 2, column output_tokens: is missing");
   EXPECT_EQ(error_of("{\"prompt_tokens\":9,\"output_tokens\":1e99}\n"),
             "t, row 1, column output_tokens: found 1e+99, wanted a whole number from 1 to 16777216");
-  EXPECT_NE(error_of("{\"prompt_tokens\":9\n").find("t, row 1: "), std::string::npos);
-  EXPECT_EQ(error_of("quire-block-trace 16\n0 20 1 5+1\n"), "t, row 2: found 1 names of blocks, wanted 2");
+  EXPECT_NE(error_of("{\"prompt_tokens\":9\n").find("t, row 1, column 19: "), std::string::npos);
+  EXPECT_EQ(error_of("quire-block-trace 16\n0 20 1 5+1\n"), "t, row 2, column 4: found 1 names of blocks, wanted 2");
   EXPECT_EQ(error_of("quire-block-trace 16\n0 20 1 5+9\n"),
             "t, row 2, column 4: found '5+9', wanted a run of names as FIRST+COUNT, 2 of them left");
 }
@@ -224,9 +225,9 @@ TEST(BeamForks, WhatIsWrongIsOneLineWithFileRowAndColumn) {
   const auto error = [](std::string_view lines) {
     return read_beam_forks("f", cat("quire-beam-forks\n", lines)).error().message;
   };
-  EXPECT_EQ(read_beam_forks("f", "x").error().message, "f, row 1: wanted 'quire-beam-forks'");
+  EXPECT_EQ(read_beam_forks("f", "x").error().message, "f, row 1, column 1: wanted 'quire-beam-forks'");
   EXPECT_NE(error("").find("there is no search"), std::string::npos);
-  EXPECT_NE(error("a 2 5").find("row 2: found 3 fields"), std::string::npos);
+  EXPECT_NE(error("a 2 5").find("row 2, column 4: found 3 fields"), std::string::npos);
   EXPECT_NE(error("# c\na 1 5 00").find("row 3, column 2"), std::string::npos);
   EXPECT_NE(error("a 2 0 00").find("row 2, column 3"), std::string::npos);
   EXPECT_NE(error("a 2 5 000").find("row 2, column 4: found 3 digits"), std::string::npos);

@@ -1,5 +1,7 @@
 #include "quire/workload/beam_forks.h"
 
+#include <algorithm>
+
 #include "quire/base/cat.h"
 #include "quire/workload/numbers.h"
 #include "quire/workload/trace.h"
@@ -30,13 +32,15 @@ Result<std::vector<BeamForks>> read_beam_forks(std::string_view file, std::strin
   std::vector<std::string> notes;
   TraceLines lines(file, text, notes);
   std::string_view line;
-  if (!lines.next(line) || line != kHead) return trace_error({file, 1, {}}, "wanted '", kHead, "'");
+  if (!lines.next(line) || line != kHead) return trace_error({file, 1, "1"}, "wanted '", kHead, "'");
   std::vector<BeamForks> searches;
   while (lines.next(line)) {
     if (line.starts_with('#')) continue;
     const std::uint64_t row = lines.row();
     const auto fields = split(line, ' ');
-    if (fields.size() != 4) return trace_error({file, row, {}}, "found ", fields.size(), " fields, wanted 4");
+    if (fields.size() != 4)
+      return trace_error({file, row, cat(std::min<std::size_t>(fields.size(), 4) + 1)}, "found ", fields.size(),
+                         " fields, wanted 4");
     BeamForks search;
     search.set = fields[0];
     const auto width = parse_integer(fields[1]);
@@ -48,7 +52,7 @@ Result<std::vector<BeamForks>> read_beam_forks(std::string_view file, std::strin
     QUIRE_TRY_VOID(read_parents({file, row, "4"}, fields[3], search));
     searches.push_back(std::move(search));
   }
-  if (searches.empty()) return trace_error({file, lines.row() + 1, {}}, "there is no search");
+  if (searches.empty()) return trace_error({file, lines.row() + 1, "1"}, "there is no search");
   return searches;
 }
 

@@ -27,13 +27,14 @@ Result<Trace> read_block_trace(std::string_view file, std::string_view text) {
   TraceLines lines(file, text, trace.notes);
   std::string_view line;
   if (!lines.next(line) || !line.starts_with(kBlockTraceHead))
-    return trace_error({file, 1, {}}, "wanted '", kBlockTraceHead, "TOKENS'");
+    return trace_error({file, 1, "1"}, "wanted '", kBlockTraceHead, "TOKENS'");
   QUIRE_TRY(const std::int32_t block_tokens, parse_length({file, 1, "2"}, line.substr(kBlockTraceHead.size())));
   std::uint64_t now_ns = 0;
   while (lines.next(line)) {
     const auto fields = split(line, ' ');
     const std::uint64_t row = lines.row();
-    if (fields.size() < 4) return trace_error({file, row, {}}, "found ", fields.size(), " fields, wanted 4 or more");
+    if (fields.size() < 4)
+      return trace_error({file, row, cat(fields.size() + 1)}, "found ", fields.size(), " fields, wanted 4 or more");
     RequestSpec request;
     QUIRE_TRY(const std::uint64_t gap_ns, parse_time({file, row, "1"}, fields[0], 1e6));
     QUIRE_TRY(request.prompt_tokens, parse_length({file, row, "2"}, fields[1]));
@@ -47,11 +48,11 @@ Result<Trace> read_block_trace(std::string_view file, std::string_view text) {
     for (std::size_t i = 3; i < fields.size(); ++i)
       QUIRE_TRY_VOID(read_names({file, row, cat(i + 1)}, fields[i], num_names, request.prefix_blocks));
     if (request.prefix_blocks.size() != num_names)
-      return trace_error({file, row, {}}, "found ", request.prefix_blocks.size(), " names of blocks, wanted ",
+      return trace_error({file, row, "4"}, "found ", request.prefix_blocks.size(), " names of blocks, wanted ",
                          num_names);
     trace.requests.push_back(std::move(request));
   }
-  if (trace.requests.empty()) return trace_error({file, lines.row() + 1, {}}, "there is no request");
+  if (trace.requests.empty()) return trace_error({file, lines.row() + 1, "1"}, "there is no request");
   return trace;
 }
 

@@ -27,14 +27,13 @@ struct Column {
 };
 
 struct Head {
-  std::size_t num_columns = 0;
+  std::vector<std::string_view> names;
   std::optional<Column> arrival, prompt, output, session;
 };
 
 Result<Head> read_head(const TraceLines& lines, std::string_view line) {
   Head head;
-  const auto names = split(line, ',');
-  head.num_columns = names.size();
+  const auto names = head.names = split(line, ',');
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto known = std::find_if(std::begin(kColumns), std::end(kColumns),
                                     [&](const KnownColumn& column) { return column.name == names[i]; });
@@ -99,7 +98,8 @@ class CsvReader {
 
   Result<Trace> read() {
     std::string_view line;
-    if (!lines_.next(line)) return trace_error({lines_.file(), 1, {}}, "the file is empty, wanted a head with columns");
+    if (!lines_.next(line))
+      return trace_error({lines_.file(), 1, "1"}, "the file is empty, wanted a head with columns");
     QUIRE_TRY(head_, read_head(lines_, line));
     trace_.has_arrivals = head_.arrival.has_value();
     trace_.format = head_.arrival && head_.arrival->role == Role::date ? "azure"
@@ -107,7 +107,7 @@ class CsvReader {
                                                                        : "csv";
     while (lines_.next(line)) QUIRE_TRY_VOID(read_row(line));
     if (trace_.requests.empty())
-      return trace_error({lines_.file(), lines_.row() + 1, {}}, "there is no row behind the head");
+      return trace_error({lines_.file(), lines_.row() + 1, "1"}, "there is no row behind the head");
     return std::move(trace_);
   }
 
@@ -116,9 +116,13 @@ class CsvReader {
 
   Result<void> read_row(std::string_view line) {
     const auto fields = split(line, ',');
-    if (fields.size() != head_.num_columns)
-      return trace_error({lines_.file(), lines_.row(), {}}, "found ", fields.size(), " columns, wanted ",
-                         head_.num_columns);
+    const std::size_t wanted = head_.names.size();
+    if (fields.size() < wanted)
+      return trace_error({lines_.file(), lines_.row(), head_.names[fields.size()]}, "is missing: found ", fields.size(),
+                         " columns, wanted ", wanted);
+    if (fields.size() > wanted)
+      return trace_error({lines_.file(), lines_.row(), cat(wanted + 1)}, "found ", fields.size(), " columns, wanted ",
+                         wanted);
     RequestSpec request;
     QUIRE_TRY(request.prompt_tokens, parse_length(place(*head_.prompt), fields[head_.prompt->index]));
     QUIRE_TRY(request.output_tokens, parse_length(place(*head_.output), fields[head_.output->index]));

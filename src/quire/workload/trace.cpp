@@ -19,9 +19,7 @@ std::string shown(std::string_view text) {
 }  // namespace
 
 std::string to_string(const TracePlace& place) {
-  std::string out = cat(place.file, ", row ", place.row);
-  if (!place.column.empty()) out += cat(", column ", place.column);
-  return out;
+  return cat(place.file, ", row ", place.row, ", column ", place.column);
 }
 
 Result<std::int32_t> parse_length(const TracePlace& place, std::string_view text) {

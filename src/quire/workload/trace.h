@@ -25,7 +25,7 @@ struct Trace {
 struct TracePlace {
   std::string_view file;
   std::uint64_t row = 0;
-  std::string_view column;  ///< empty: the whole row
+  std::string_view column;  ///< its name, or its number from 1
 };
 std::string to_string(const TracePlace& place);
 

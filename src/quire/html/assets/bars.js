@@ -1,16 +1,41 @@
 // Bars over categories, and the small bar charts of a comparison.
+// Words of a name in lines of about so many characters, for the axis.
+function nameLines(name, width) {
+  const lines = [];
+  for (const word of name.split(" ")) {
+    const last = lines[lines.length - 1];
+    if (last !== undefined && last.length + 1 + word.length <= width) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+// Bars that lie have room for every name; the figure grows with them.
+function layBarsDown(figure, options) {
+  const { data } = figure, narrow = figure.frame.clientWidth < 640;
+  const names = data.categories.map((name) => nameLines(name, narrow ? 16 : 48));
+  const thick = data.stacked ? 22 : 15 * data.series.length;
+  figure.frame.style.height = `${64 + names.reduce((sum, lines) => sum + Math.max(thick, 15 * lines.length) + 12, 0)}px`;
+  options.indexAxis = "y";
+  options.scales.y.ticks = { color: css("--ink"), font: { size: 12, family: css("--font") }, autoSkip: false, callback: (_, i) => names[i] };
+  options.scales.y.title = { display: false };
+}
+
 function drawBars(figure) {
-  const { data } = figure, options = commonOptions(data.x, data.y);
-  const alone = data.series.length === 1, dense = data.categories.length > 12;
-  options.interaction = { mode: "index", intersect: false };
-  options.scales.x = { ...options.scales.x, type: "category", stacked: data.stacked };
-  options.scales.x.ticks = { ...options.scales.x.ticks, callback(value) { return this.getLabelForValue(value); } };
-  options.scales.x.grid = { ...options.scales.x.grid, display: false };
-  options.scales.y.stacked = data.stacked;
-  if (!data.y.log) options.scales.y.beginAtZero = true;
+  const { data } = figure, lying = data.names_all;
+  const options = lying ? commonOptions(data.y, data.x) : commonOptions(data.x, data.y);
+  const [along, across] = lying ? ["y", "x"] : ["x", "y"];  // the axis of the categories, and that of the values
+  const alone = data.series.length === 1, dense = !lying && data.categories.length > 12;
+  options.interaction = { mode: "index", intersect: false, axis: along };
+  options.scales[along] = { ...options.scales[along], type: "category", stacked: data.stacked };
+  options.scales[along].ticks = { ...options.scales[along].ticks, callback(value) { return this.getLabelForValue(value); } };
+  options.scales[along].grid = { ...options.scales[along].grid, display: false };
+  options.scales[across].stacked = data.stacked;
+  if (!data.y.log) options.scales[across].beginAtZero = true;
+  if (lying) layBarsDown(figure, options);
   options.plugins.tooltip.callbacks = {
     title: (items) => (items.length ? `${data.x.label} ${items[0].label}${data.x.unit ? ` ${data.x.unit}` : ""}` : ""),
-    label: (item) => `${item.dataset.label}: ${formatWithUnit(item.parsed.y, data.y.unit)}`,
+    label: (item) => `${item.dataset.label}: ${formatWithUnit(item.parsed[across], data.y.unit)}`,
   };
   figure.chart = new Chart(figure.canvas, {
     type: "bar", options,
@@ -18,8 +43,8 @@ function drawBars(figure) {
       labels: data.categories,
       datasets: data.series.map((series, i) => ({
         label: series.name, data: series.y, hidden: figure.hidden.has(series.name), backgroundColor: barColour(series, i),
-        borderColor: css("--card"), borderWidth: dense ? { top: data.stacked ? 1 : 0 } : 1,
-        categoryPercentage: alone || (dense && data.stacked) ? 1 : 0.8, barPercentage: dense ? 0.96 : 0.9,
+        borderColor: css("--card"), borderWidth: dense ? { top: data.stacked ? 1 : 0 } : 1, maxBarThickness: lying ? 24 : undefined,
+        categoryPercentage: (alone && !lying) || (dense && data.stacked) ? 1 : 0.8, barPercentage: dense ? 0.96 : 0.9,
       })),
     },
   });
@@ -28,6 +53,7 @@ function drawBars(figure) {
 function moveBarCursor(figure, key) {
   const { data } = figure, count = data.categories.length, at = figure.place ?? -1;
   const moves = { ArrowRight: at + 1, ArrowLeft: at < 0 ? count - 1 : at - 1, Home: 0, End: count - 1 };
+  if (data.names_all) Object.assign(moves, { ArrowDown: moves.ArrowRight, ArrowUp: moves.ArrowLeft });
   if (!(key in moves) || count === 0) return null;
   figure.place = Math.max(0, Math.min(count - 1, moves[key]));
   const shown = data.series.map((series, datasetIndex) => ({ series, datasetIndex }))
