@@ -1,7 +1,7 @@
 #include "bench/fidelity_sections.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdio>
 
 #include "quire/base/cat.h"
 #include "quire/planning/calibrate.h"
@@ -16,7 +16,8 @@ using planning::Figure;
 using planning::StepKind;
 
 constexpr int kMaxRounds = 5;
-constexpr double kCalibrationSeconds = 10;
+constexpr int kRunsPerRound = 2;     ///< at most, discarded ones included
+constexpr double kSliceSeconds = 6;  ///< of calibration, before and after each run
 constexpr double kMostDrift = 0.03, kMostError = 0.05;
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::int64_t kContext = 2048;
@@ -53,12 +54,6 @@ engine::EngineOptions engine_options(const Options& options, std::uint64_t kv_me
   return engine;
 }
 
-Result<planning::Calibration> calibrate(const Options& options) {
-  planning::CalibrateOptions calibrate{.engine = engine_options(options, 1024 * kMiB), .seconds = kCalibrationSeconds};
-  QUIRE_TRY(planning::MeasuredCost measured, planning::calibrate(calibrate));
-  return std::move(measured.calibration);
-}
-
 struct RecordedServing {
   planning::ServedRun served;
   RecordedRun recorded;
@@ -84,93 +79,160 @@ Result<RecordedServing> serve_once(engine::EngineOptions engine_options, const s
   return run;
 }
 
+/// One run of the engine, and what a calibration just before and just after it predicts.
+struct Round {
+  RecordedServing engine;
+  CalibratedCost cost;  ///< of both calibrations
+  double disturbance = 0;
+  double drift = 0;  ///< between them
+  SimulationResult predicted;
+};
+
+struct Comparison {
+  double rate = 0;  ///< of arrivals
+  std::vector<Round> kept;
+  std::vector<Round> discarded;
+
+  /// If the machine changed during every run, what is shown is what it changed in.
+  bool is_discarded() const { return kept.empty(); }
+  const std::vector<Round>& rounds() const { return is_discarded() ? discarded : kept; }
+
+  template <class Value>
+  std::vector<double> of_each(Value value) const {
+    std::vector<double> values;
+    for (const Round& round : rounds()) values.push_back(static_cast<double>(value(round)));
+    return values;
+  }
+};
+
 /// Adds the rows of one workload.
 class FidelityRows {
  public:
-  FidelityRows(const Workload& workload, bool is_discarded, report::Report& report)
-      : workload_(workload), is_discarded_(is_discarded), report_(report) {}
+  FidelityRows(const Workload& workload, const Comparison& found, report::Report& report)
+      : workload_(workload), found_(found), report_(report) {}
 
-  /// value and, if the run counts, its target.
-  void add(std::string metric, std::string unit, double value, std::optional<report::Target> target = {}) {
-    report_.rows.push_back(report::make_row({name(metric), std::move(unit), kept(target)}, {value}));
+  void add_all() {
+    add("rounds that count", "", {static_cast<double>(found_.kept.size())});
+    add("runs discarded, since the calibrations before and after differ", "",
+        {static_cast<double>(found_.discarded.size())});
+    add("calibrations before and after apart", "%", found_.of_each([](const Round& r) { return 100 * r.drift; }),
+        report::at_most(100 * kMostDrift));
+    add("calibration, mean over median of repeated steps", "",
+        found_.of_each([](const Round& r) { return 1 + r.disturbance; }));
+    add_steps();
+    add_figures();
+    add("arrivals", "1/s", {found_.rate});
   }
 
-  /// The prediction beside the engine's median and spread: within the larger of 5 % and the spread, on either side.
-  void add_figure(const Figure& predicted, const std::vector<double>& engine) {
-    report::Row row = report::make_row({name(predicted.name), std::string(predicted.unit)},
-                                       std::vector<double>(engine.size(), predicted.value), "engine", engine);
-    row.ratio = predicted.value / *row.peer;
+ private:
+  /// The median over the rounds and, if they count, its target.
+  void add(std::string_view metric, std::string unit, const std::vector<double>& values,
+           std::optional<report::Target> target = {}) {
+    report_.rows.push_back(report::make_row({name(metric), std::move(unit), kept(target)}, values));
+  }
+
+  void add_steps() {
+    const auto errors = [&](StepKind kind, auto value) {
+      return found_.of_each(
+          [&](const Round& r) { return value(planning::step_errors(r.cost, r.engine.recorded.steps, kind)); });
+    };
+    const auto median = [](const planning::StepErrors& e) { return 100 * e.median; };
+    add("steps whose plans are equal, replayed", "%", {100}, report::at_least(100));  // else the run has failed
+    add("steps recorded", "", found_.of_each([](const Round& r) { return r.engine.recorded.steps.size(); }));
+    add("step time, median error", "%", errors(StepKind::any, median), report::at_most(100 * kMostError));
+    add("step time, 95 % of errors within", "%",
+        errors(StepKind::any, [](const planning::StepErrors& e) { return 100 * e.p95; }));
+    add("decode steps, median error", "%", errors(StepKind::decodes, median));
+    add("steps with prompts, median error", "%", errors(StepKind::prompts, median));
+    add("time of all steps, predicted to recorded", "",
+        errors(StepKind::any, [](const planning::StepErrors& e) { return e.total_ratio; }));
+  }
+
+  void add_figures() {
+    std::vector<std::vector<Figure>> predicted, engine;
+    for (const Round& round : found_.rounds()) {
+      predicted.push_back(planning::figures_of(round.predicted));
+      engine.push_back(planning::figures_of(round.engine.served));
+    }
+    for (std::size_t i = 0; i < predicted.front().size(); ++i) {
+      const auto column = [i](const std::vector<std::vector<Figure>>& rounds) {
+        std::vector<double> values;
+        for (const auto& figures : rounds) values.push_back(figures[i].value);
+        return values;
+      };
+      add_figure(predicted.front()[i], column(predicted), column(engine));
+    }
+    const auto expected = found_.of_each([](const Round& r) { return r.predicted.num_preemptions; });
+    const auto preemptions = found_.of_each([](const Round& r) { return r.engine.recorded.num_preemptions; });
+    if (report::median(preemptions) > 0) add_figure({"preemptions", ""}, expected, preemptions);
+  }
+
+  /// Each round's prediction beside its run: within the larger of 5 % and the engine's spread, on either side.
+  void add_figure(const Figure& figure, const std::vector<double>& predicted, const std::vector<double>& engine) {
+    report::Row row = report::make_row({name(figure.name), std::string(figure.unit)}, predicted, "engine", engine);
     row.spread = report::relative_spread(engine);
     const double tolerance = std::max(kMostError, row.spread.value_or(0));
     row.target = kept(*row.ratio > 1 ? report::at_most(1 + tolerance) : report::at_least(1 - tolerance));
     report_.rows.push_back(std::move(row));
   }
 
- private:
   std::string name(std::string_view metric) const {
-    return cat(workload_.name, ": ", metric, is_discarded_ ? " (discarded)" : "");
+    return cat(workload_.name, ": ", metric, found_.is_discarded() ? " (discarded)" : "");
   }
   std::optional<report::Target> kept(std::optional<report::Target> target) const {
-    return is_discarded_ ? std::nullopt : target;
+    return found_.is_discarded() ? std::nullopt : target;
   }
 
   const Workload& workload_;
-  const bool is_discarded_;
+  const Comparison& found_;
   report::Report& report_;
 };
 
-void add_steps(const std::vector<RecordedServing>& runs, const CalibratedCost& cost, FidelityRows& rows) {
-  std::vector<RecordedStep> steps;
-  for (const RecordedServing& run : runs)
-    steps.insert(steps.end(), run.recorded.steps.begin(), run.recorded.steps.end());
-  const auto count = static_cast<double>(steps.size());
-  rows.add("steps whose plans are equal, replayed", "%", 100, report::at_least(100));  // else the run has failed
-  rows.add("steps recorded", "", count);
-  const auto all = planning::step_errors(cost, steps);
-  rows.add("step time, median error", "%", 100 * all.median, report::at_most(100 * kMostError));
-  rows.add("step time, 95 % of errors within", "%", 100 * all.p95);
-  rows.add("decode steps, median error", "%", 100 * planning::step_errors(cost, steps, StepKind::decodes).median);
-  rows.add("steps with prompts, median error", "%", 100 * planning::step_errors(cost, steps, StepKind::prompts).median);
-  rows.add("time of all steps, predicted to recorded", "", all.total_ratio);
+/// A run between two slices of calibration, the first of which is the last so far.
+Result<Round> run_round(const engine::EngineOptions& engine, const std::vector<RequestSpec>& requests,
+                        planning::Calibrator& calibrator) {
+  Round round;
+  QUIRE_TRY(round.engine, serve_once(engine, requests));
+  calibrator.measure(kSliceSeconds);
+  const std::size_t end = calibrator.num_slices();
+  QUIRE_TRY(const planning::MeasuredCost before, calibrator.fit(end - 2, end - 1));
+  QUIRE_TRY(const planning::MeasuredCost after, calibrator.fit(end - 1, end));
+  QUIRE_TRY(const planning::MeasuredCost both, calibrator.fit(end - 2, end));
+  const RecordedRun& recorded = round.engine.recorded;
+  round.drift = planning::drift(before.calibration.fitted, after.calibration.fitted, recorded.steps);
+  round.cost = both.calibration.fitted;
+  round.disturbance = both.calibration.fit.disturbance;
+  QUIRE_TRY(round.predicted, planning::predict(recorded.options, round.cost, requests));
+  return round;
+}
+
+Result<Comparison> run_rounds(const Workload& workload, const Options& options) {
+  const engine::EngineOptions engine = engine_options(options, workload.kv_memory_bytes);
+  QUIRE_TRY(const auto calibrator, planning::Calibrator::open(engine_options(options, 1024 * kMiB)));
+  calibrator->measure(kSliceSeconds);
+  QUIRE_TRY(const planning::MeasuredCost first, calibrator->fit(0, 1));
+  QUIRE_TRY(const RecordedServing idle, serve_once(engine, {}));
+  QUIRE_TRY(std::vector<RequestSpec> requests, make_requests(workload, 1));
+  QUIRE_TRY(const double capacity,
+            planning::predict_capacity(idle.recorded.options, first.calibration.fitted, requests));
+  Comparison found;
+  found.rate = workload.load * capacity;
+  QUIRE_TRY(requests, make_requests(workload, found.rate));
+  const int rounds = std::min(options.rounds, kMaxRounds);
+  for (int run = 0; run < kRunsPerRound * rounds && static_cast<int>(found.kept.size()) < rounds; ++run) {
+    QUIRE_TRY(Round round, run_round(engine, requests, *calibrator));
+    const bool is_kept = round.drift <= kMostDrift;
+    std::fprintf(stderr, "  run %d: calibrations before and after %.1f %% apart%s\n", run + 1, 100 * round.drift,
+                 is_kept ? "" : ", discarded");
+    (is_kept ? found.kept : found.discarded).push_back(std::move(round));
+  }
+  return found;
 }
 
 Result<void> compare(const Workload& workload, const Options& options, report::Report& report) {
   if (options.model.empty()) return fail("wants a model: --model FILE");
-  const engine::EngineOptions engine = engine_options(options, workload.kv_memory_bytes);
-  QUIRE_TRY(const planning::Calibration before, calibrate(options));
-  QUIRE_TRY(const RecordedServing idle, serve_once(engine, {}));
-  const CoreOptions& core = idle.recorded.options;
-  QUIRE_TRY(std::vector<RequestSpec> requests, make_requests(workload, 1));
-  QUIRE_TRY(const double capacity, planning::predict_capacity(core, before.fitted, requests));
-  QUIRE_TRY(requests, make_requests(workload, workload.load * capacity));
-  QUIRE_TRY(const SimulationResult predicted, planning::predict(core, before.fitted, requests));
-
-  std::vector<RecordedServing> runs;
-  for (int round = 0; round < std::min(options.rounds, kMaxRounds); ++round) {
-    QUIRE_TRY(RecordedServing run, serve_once(engine, requests));
-    runs.push_back(std::move(run));
-  }
-  QUIRE_TRY(const planning::Calibration after, calibrate(options));
-
-  const double drift = planning::drift(before.fitted, after.fitted, runs.front().recorded.steps);
-  FidelityRows rows(workload, drift > kMostDrift, report);
-  report.rows.push_back(report::make_row(
-      {cat(workload.name, ": calibrations before and after apart"), "%", report::at_most(100 * kMostDrift)},
-      {100 * drift}));
-  add_steps(runs, before.fitted, rows);
-  std::vector<std::vector<double>> engine_figures;
-  for (const RecordedServing& run : runs) {
-    const std::vector<Figure> figures = planning::figures_of(run.served);
-    engine_figures.resize(figures.size());
-    for (std::size_t i = 0; i < figures.size(); ++i) engine_figures[i].push_back(figures[i].value);
-  }
-  const std::vector<Figure> figures = planning::figures_of(predicted);
-  for (std::size_t i = 0; i < figures.size(); ++i) rows.add_figure(figures[i], engine_figures[i]);
-  std::vector<double> preemptions;
-  for (const RecordedServing& run : runs) preemptions.push_back(static_cast<double>(run.recorded.num_preemptions));
-  if (predicted.num_preemptions > 0 || report::median(preemptions) > 0)
-    rows.add_figure({"preemptions", "", static_cast<double>(predicted.num_preemptions)}, preemptions);
-  rows.add("arrivals", "1/s", workload.load * capacity);
+  QUIRE_TRY(const Comparison found, run_rounds(workload, options));
+  FidelityRows(workload, found, report).add_all();
   return {};
 }
 
@@ -180,7 +242,7 @@ Result<void> fidelity_of_chat(const Options& options, report::Report& report) {
   return compare({.name = "chat",
                   .prompts = "lognormal:4.2,0.9@4-512",
                   .answers = "exponential:60@4-256",
-                  .num_requests = 48,
+                  .num_requests = 96,
                   .load = 0.7},
                  options, report);
 }
@@ -200,7 +262,7 @@ Result<void> fidelity_of_shared_prefixes(const Options& options, report::Report&
   return compare({.name = "shared",
                   .prompts = "uniform:16,64",
                   .answers = "exponential:50@4-160",
-                  .num_requests = 40,
+                  .num_requests = 80,
                   .load = 0.7,
                   .shared_prefix_tokens = 512},
                  options, report);

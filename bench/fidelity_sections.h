@@ -1,7 +1,9 @@
 #pragma once
 // The prediction for three workloads beside the real engine: chats at 70 % of what it can take, a burst with too little
-// KV memory for it, prompts with shared beginnings. A section calibrates, serves the same requests --rounds times (at
-// most 5) and calibrates again; if the two calibrations differ by more than 3 %, its figures have no target and say so.
+// KV memory for it, prompts with shared beginnings. A section serves the same requests --rounds times (at most 5), each
+// run between two slices of calibration that make its prediction. A run whose two slices differ by more than 3 % is
+// discarded and another one made, up to twice as many runs as rounds. If none counts, the figures of the discarded ones
+// are shown, without targets, and say so.
 
 #include "bench/bench.h"
 

@@ -109,17 +109,18 @@ std::string curve_table(const Performance& found, const std::vector<Limit>& limi
 
 std::string rate_text(const Plan& plan, const Performance& found) {
   const std::string limits = to_string(plan.limits);
+  const std::string cost =
+      cat("\n   cost of a step: ", found.cost, found.cost_note.empty() ? "" : "; ", found.cost_note);
   if (!found.has_knee()) {
     const std::string alone =
         found.alone.holds ? "" : cat(": alone on the machine a request has ", limit_times(found.alone, plan.limits));
-    return cat("\n3. No rate holds ", limits, alone, "\n   cost of a step: ", found.cost, "\n");
+    return cat("\n3. No rate holds ", limits, alone, cost, "\n");
   }
   return cat("\n3. ", per_second(found.knee.at.rate), " requests/s hold ", limits, "; above it, ",
              found.knee.above.broken.empty()             ? "nothing was tried"
              : found.knee.above.broken == "falls behind" ? "the machine falls behind"
                                                          : cat(found.knee.above.broken, " breaks"),
-             "\n   cost of a step: ", found.cost, found.cost_note.empty() ? "" : cat("; ", found.cost_note), "\n",
-             latency_table(found.knee.at.result), curve_table(found, plan.limits));
+             cost, "\n", latency_table(found.knee.at.result), curve_table(found, plan.limits));
 }
 
 std::string binding_text(const Binding& binding) {

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
-#include "quire/base/cat.h"
 #include "quire/base/rng.h"
-#include "quire/planning/served_run.h"
-#include "quire/planning/step_log.h"
-#include "quire/planning/step_timer.h"
 
 namespace quire::planning {
 namespace {
@@ -28,6 +25,8 @@ std::vector<TimedStep> make_grid() {
   for (std::int32_t context : {128, 256, 512, 1024, 2048})
     for (std::int32_t rows : {1, 2, 4, 8, 16, 32})
       if (rows * context <= 16384) grid.push_back(TimedStep().decodes(rows, context));
+  for (std::int32_t rows : {2, 4, 8, 16, 32}) grid.push_back(TimedStep().sharing_decodes(rows, 576, 512));
+  for (std::int32_t rows : {4, 16}) grid.push_back(TimedStep().sharing_decodes(rows, 1152, 1024));
   for (std::int32_t begin : {256, 512, 1024, 1536})
     for (std::int32_t tokens : {8, 16, 64, 128}) grid.push_back(TimedStep().prefill(begin, tokens));
   for (std::int32_t rows : {4, 16, 32})
@@ -40,121 +39,80 @@ std::vector<TimedStep> make_grid() {
   return grid;
 }
 
-double lower_quartile(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[(values.size() - 1) / 4];
-}
-
+/// Of an even number the lower of the two in the middle: interruptions only ever make a step longer.
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return values[(values.size() - 1) / 2];
 }
 
-/// Times of each shape that there is room for, in turns until the time is over, each at least once.
-class Rounds {
- public:
-  explicit Rounds(StepTimer& timer) : timer_(timer) {
-    for (TimedStep& step : make_grid())
-      if (timer.has_room_for(step)) steps_.push_back(std::move(step));
-    samples_.resize(steps_.size());
-  }
-
-  void run(double seconds, const std::function<void(double)>& progress) {
-    const auto start = Clock::now();
-    std::vector<std::size_t> order(steps_.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    Rng rng(1);
-    for (bool is_first = true; is_first || seconds_since(start) < seconds; is_first = false) {
-      for (std::size_t i = order.size(); i > 1; --i)
-        std::swap(order[i - 1], order[static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(i) - 1))]);
-      for (std::size_t i : order) {
-        if (!is_first && seconds_since(start) >= seconds) break;
-        time(i, is_first ? 1 : 2);
-        if (progress) progress(std::min(1.0, seconds_since(start) / seconds));
-      }
-    }
-  }
-
-  std::vector<CostPoint> points() const {
-    std::vector<CostPoint> points;
-    for (std::size_t i = 0; i < steps_.size(); ++i)
-      points.push_back({timer_.shape_of(steps_[i]), lower_quartile(samples_[i])});
-    return points;
-  }
-
- private:
-  void time(std::size_t i, int times) {
-    for (double ns : timer_.time(steps_[i], times)) samples_[i].push_back(ns);
-  }
-
-  StepTimer& timer_;
-  std::vector<TimedStep> steps_;
-  std::vector<std::vector<double>> samples_;
-};
-
-/// Nanoseconds from token to token while num_rows requests decode.
-Result<double> token_gap_ns(engine::Engine& engine, std::int32_t num_rows) {
-  RequestSpec spec;
-  spec.prompt_tokens = 4;
-  spec.output_tokens = 40;
-  QUIRE_TRY(const ServedRun run, serve(engine, std::vector(static_cast<std::size_t>(num_rows), spec)));
-  std::vector<double> gaps;
-  const std::vector<std::uint64_t>& tokens = run.token_ns.back();
-  for (std::size_t t = 2; t < tokens.size(); ++t) gaps.push_back(static_cast<double>(tokens[t] - tokens[t - 1]));
-  return median(std::move(gaps));
-}
-
-/// What the executor takes of it.
-Result<double> decode_step_ns(const RecordedRun& run, std::int32_t num_rows) {
-  std::vector<double> times;
-  for (const RecordedStep& step : run.steps)
-    if (step.shape.num_prefill_rows == 0 && step.shape.num_decode_rows == num_rows)
-      times.push_back(static_cast<double>(step.elapsed_ns));
-  if (times.empty()) return fail("no step of the engine had ", num_rows, " decodes");
-  return median(std::move(times));
-}
-
-/// What a whole engine takes beside its executor.
-Result<void> measure_outside(engine::EngineOptions options, CalibratedCost& cost) {
-  constexpr std::int32_t kManyRows = 16;
-  const StepLog log;
-  options.command_log = log.path();
-  options.prefix_cache = false;
-  const auto many = static_cast<std::int32_t>(std::min<std::int64_t>(kManyRows, options.max_batch_rows));
-  double one_gap = 0, many_gap = 0;
-  {
-    QUIRE_TRY(const auto engine, engine::Engine::open(options));
-    QUIRE_TRY(one_gap, token_gap_ns(*engine, 1));
-    QUIRE_TRY(many_gap, token_gap_ns(*engine, many));
-  }
-  QUIRE_TRY(const RecordedRun run, log.read());
-  QUIRE_TRY(const double one_step, decode_step_ns(run, 1));
-  QUIRE_TRY(const double many_step, decode_step_ns(run, many));
-  const double one = std::max(0.0, one_gap - one_step), all = std::max(one, many_gap - many_step);
-  cost.outside_row = many > 1 ? (all - one) / (many - 1) : 0.0;
-  cost.outside_step = std::max(0.0, one - cost.outside_row);
-  return {};
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
 }  // namespace
 
-Result<MeasuredCost> calibrate(const CalibrateOptions& options) {
+Result<std::unique_ptr<Calibrator>> Calibrator::open(const engine::EngineOptions& options) {
+  QUIRE_TRY(CalibrationSetting setting, describe_setting(options));
+  QUIRE_TRY(const OutsideCost outside, measure_outside(options));
+  QUIRE_TRY(auto timer, StepTimer::open(options));
+  return std::unique_ptr<Calibrator>(new Calibrator(std::move(setting), std::move(timer), outside));
+}
+
+Calibrator::Calibrator(CalibrationSetting setting, std::unique_ptr<StepTimer> timer, OutsideCost outside)
+    : setting_(std::move(setting)), timer_(std::move(timer)), outside_(outside) {
+  for (TimedStep& step : make_grid())
+    if (timer_->has_room_for(step)) steps_.push_back(std::move(step));
+  samples_.resize(steps_.size());
+}
+
+void Calibrator::measure(double seconds, const Progress& progress) {
   const auto start = Clock::now();
+  const std::size_t slice = num_slices_++;
+  std::vector<std::size_t> order(steps_.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  Rng rng(slice + 1);
+  for (bool is_first = true; is_first || seconds_since(start) < seconds; is_first = false) {
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(i) - 1))]);
+    for (std::size_t i : order) {
+      if (!is_first && seconds_since(start) >= seconds) break;
+      for (double ns : timer_->time(steps_[i], is_first ? 1 : 2)) samples_[i].push_back({slice, ns});
+      if (progress) progress(std::min(1.0, seconds_since(start) / seconds));
+    }
+  }
+  seconds_ += seconds_since(start);
+}
+
+Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
   MeasuredCost measured;
-  QUIRE_TRY(measured.calibration.setting, describe_setting(options.engine));
-  {
-    QUIRE_TRY(const auto timer, StepTimer::open(options.engine));
-    Rounds rounds(*timer);
-    rounds.run(options.seconds, options.progress);
-    measured.points = rounds.points();
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    std::vector<double> values;
+    for (const Sample& sample : samples_[i])
+      if (sample.slice >= begin && sample.slice < end) values.push_back(sample.ns);
+    const double typical = median(values);
+    measured.points.push_back({timer_->shape_of(steps_[i]), typical});
+    for (double value : values) ratios.push_back(value / typical);
   }
   QUIRE_TRY(FittedSteps fitted, fit_steps(measured.points));
-  QUIRE_TRY_VOID(measure_outside(options.engine, fitted.cost));
-  measured.calibration.fitted = std::move(fitted.cost);
-  measured.calibration.fitted.name = cost_name(measured.calibration.setting);
+  measured.calibration.setting = setting_;
+  CalibratedCost& cost = measured.calibration.fitted = std::move(fitted.cost);
+  cost.name = cost_name(setting_);
+  cost.outside_step = outside_.step;
+  cost.outside_row = outside_.row;
+  cost.wake = outside_.wake;
   measured.calibration.fit = fitted.fit;
-  measured.calibration.fit.seconds = seconds_since(start);
+  measured.calibration.fit.seconds = seconds_;
+  measured.calibration.fit.disturbance = mean(ratios) - 1;
   return measured;
+}
+
+Result<MeasuredCost> calibrate(const CalibrateOptions& options) {
+  QUIRE_TRY(const auto calibrator, Calibrator::open(options.engine));
+  calibrator->measure(options.seconds, options.progress);
+  return calibrator->fit(0, calibrator->num_slices());
 }
 
 }  // namespace quire::planning

@@ -1,5 +1,6 @@
 #include "quire/planning/calibration.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -15,7 +16,7 @@ namespace quire::planning {
 namespace {
 
 constexpr std::string_view kFormat = "quire calibration";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr double kMostNs = 1e15;  ///< of one step: eleven days
 constexpr std::size_t kMaxPoints = 4096;
 
@@ -39,11 +40,19 @@ json::Object setting_object(const CalibrationSetting& setting) {
 json::Object cost_object(const CalibratedCost& cost) {
   json::Array remainder;
   for (double ns : cost.by_remainder) remainder.emplace_back(ns);
-  return {{"by_tokens", as_array(cost.by_tokens)}, {"by_remainder", std::move(remainder)},
-          {"by_logits", as_array(cost.by_logits)}, {"decode_row", cost.decode_row},
-          {"decode_context", cost.decode_context}, {"prefill_row", cost.prefill_row},
-          {"prefill_square", cost.prefill_square}, {"prefill_read", cost.prefill_read},
-          {"outside_step", cost.outside_step},     {"outside_row", cost.outside_row}};
+  return {{"by_tokens", as_array(cost.by_tokens)},
+          {"by_remainder", std::move(remainder)},
+          {"by_logits", as_array(cost.by_logits)},
+          {"decode_row", cost.decode_row},
+          {"decode_context", cost.decode_context},
+          {"prefill_row", cost.prefill_row},
+          {"prefill_square", cost.prefill_square},
+          {"prefill_read", cost.prefill_read},
+          {"shared_context", cost.shared_context},
+          {"shared_walk", cost.shared_walk},
+          {"outside_step", cost.outside_step},
+          {"outside_row", cost.outside_row},
+          {"wake", cost.wake}};
 }
 
 Result<double> required_number(json::ObjectReader& reader, std::string_view name, json::NumberRange range) {
@@ -116,6 +125,9 @@ Result<CalibratedCost> read_cost(const json::Object& object) {
   QUIRE_TRY(cost.prefill_row, nanoseconds(reader, "prefill_row"));
   QUIRE_TRY(cost.prefill_square, nanoseconds(reader, "prefill_square"));
   QUIRE_TRY(cost.prefill_read, nanoseconds(reader, "prefill_read"));
+  QUIRE_TRY(cost.shared_context, nanoseconds(reader, "shared_context"));
+  QUIRE_TRY(cost.shared_walk, nanoseconds(reader, "shared_walk"));
+  QUIRE_TRY(cost.wake, nanoseconds(reader, "wake"));
   QUIRE_TRY(cost.outside_step, nanoseconds(reader, "outside_step"));
   QUIRE_TRY(cost.outside_row, nanoseconds(reader, "outside_row"));
   QUIRE_TRY_VOID(reader.refuse_unknown());
@@ -129,6 +141,7 @@ Result<CalibrationFit> read_fit(const json::Object& object) {
   QUIRE_TRY(fit.median_error, required_number(reader, "median_error", {.min = 0}));
   QUIRE_TRY(fit.p95_error, required_number(reader, "p95_error", {.min = 0}));
   QUIRE_TRY(fit.seconds, required_number(reader, "seconds", {.min = 0}));
+  QUIRE_TRY(fit.disturbance, required_number(reader, "disturbance", {.min = -1}));
   QUIRE_TRY_VOID(reader.refuse_unknown());
   return fit;
 }
@@ -140,7 +153,9 @@ Result<Calibration> read_calibration(std::string_view text) {
   QUIRE_TRY(const std::string_view format, reader.required_string("format"));
   if (format != kFormat) return json::field_error("format", cat("found '", format, "', wanted '", kFormat, "'"));
   QUIRE_TRY(const std::int64_t version, reader.required_int("version"));
-  if (version != kVersion) return json::field_error("version", cat("found ", version, ", wanted ", kVersion));
+  if (version != kVersion)
+    return json::field_error("version",
+                             cat("found ", version, ", wanted ", kVersion, "; `quire calibrate` makes a new one"));
   Calibration calibration;
   QUIRE_TRY(const json::Object* setting, reader.required_object("setting"));
   QUIRE_TRY(calibration.setting, read_setting(*setting));
@@ -160,6 +175,18 @@ std::string cost_name(const CalibrationSetting& setting) {
              setting.threads == 1 ? " thread, " : " threads, ", setting.cpu_tier, ", KV ", setting.kv_type);
 }
 
+std::string steadiness_text(const CalibrationFit& fit) {
+  const auto percent = [](double share) {
+    const auto per_mille = static_cast<std::int64_t>(std::clamp(share, 0.0, 1e6) * 1000 + 0.5);
+    return cat(per_mille / 10, ".", per_mille % 10, " %");
+  };
+  const std::string text =
+      cat("while calibrating, steps took ", percent(fit.disturbance),
+          " longer on average than typically, and fit with a median error of ", percent(fit.median_error));
+  const bool was_busy = fit.disturbance >= kBusy || fit.median_error >= kBusy;
+  return was_busy ? cat(text, ": the machine was busy; run `quire calibrate` again when it is quiet") : text;
+}
+
 std::string as_json(const Calibration& calibration) {
   const CalibrationFit& fit = calibration.fit;
   const json::Object object{{"format", kFormat},
@@ -169,7 +196,8 @@ std::string as_json(const Calibration& calibration) {
                             {"measured", json::Object{{"num_points", fit.num_points},
                                                       {"median_error", fit.median_error},
                                                       {"p95_error", fit.p95_error},
-                                                      {"seconds", fit.seconds}}}};
+                                                      {"seconds", fit.seconds},
+                                                      {"disturbance", fit.disturbance}}}};
   return json::dump(object, {.indent = 2}) + "\n";
 }
 

@@ -7,9 +7,10 @@
 //     QUIRE_TRY_VOID(check_setting(calibration.setting, setting));
 //     simulate(system, *calibration.cost(), source);
 //
-// The file: {"format": "quire calibration", "version": 1, "setting": {...}, "cost": {...}, "measured": {...}}; all
+// The file: {"format": "quire calibration", "version": 2, "setting": {...}, "cost": {...}, "measured": {...}}; all
 // times are nanoseconds. A file that is cut, has other fields, or numbers that are not finite or negative where time
-// cannot be, is refused with one line that names file, field, what was found and what was wanted.
+// cannot be, is refused with one line that names file, field, what was found and what was wanted; so is another
+// version.
 //
 // Values; any thread may use them.
 
@@ -48,7 +49,8 @@ struct CalibrationFit {
   std::int64_t num_points = 0;  ///< shapes that were measured
   double median_error = 0;      ///< of the relative differences, without sign
   double p95_error = 0;
-  double seconds = 0;  ///< that measuring took
+  double seconds = 0;      ///< that measuring took
+  double disturbance = 0;  ///< how much longer than their median the repeated measurements took on average, relative
   friend bool operator==(const CalibrationFit&, const CalibrationFit&) = default;
 };
 
@@ -59,6 +61,11 @@ struct Calibration {
 
   std::shared_ptr<const CostModel> cost() const { return std::make_shared<CalibratedCost>(fitted); }
 };
+
+/// Of disturbance or median error: from here on the machine was visibly busy with other things while it was measured.
+inline constexpr double kBusy = 0.05;
+/// How steady the measured times were; from kBusy on with the advice to calibrate again.
+std::string steadiness_text(const CalibrationFit& fit);
 
 /// How reports call the cost model.
 std::string cost_name(const CalibrationSetting& setting);

@@ -32,7 +32,7 @@ class Terms {
   std::size_t first_remainder() const { return tokens_.size(); }
   std::size_t first_logit() const { return first_remainder() + CalibratedCost::kTokensAtOnce - 1; }
   std::size_t first_rate() const { return first_logit() + logits_.size(); }
-  std::size_t count() const { return first_rate() + 5; }
+  std::size_t count() const { return first_rate() + 7; }
   bool may_be_negative(std::size_t term) const { return term >= first_remainder() && term < first_logit(); }
 
   std::vector<double> of(const StepShape& shape) const {
@@ -53,10 +53,12 @@ class Terms {
     }
     double* rates = row.data() + first_rate();
     rates[0] = static_cast<double>(shape.num_decode_rows);
-    rates[1] = static_cast<double>(shape.decode_context);
+    rates[1] = static_cast<double>(shape.decode_context - shape.shared.positions);
     rates[2] = static_cast<double>(shape.num_prefill_rows);
     rates[3] = shape.prefill_squares;
     rates[4] = static_cast<double>(shape.prefill_reads);
+    rates[5] = static_cast<double>(shape.shared.positions);
+    rates[6] = static_cast<double>(shape.shared.walked);
     return row;
   }
 
@@ -72,6 +74,8 @@ class Terms {
     cost.prefill_row = values[first_rate() + 2];
     cost.prefill_square = values[first_rate() + 3];
     cost.prefill_read = values[first_rate() + 4];
+    cost.shared_context = values[first_rate() + 5];
+    cost.shared_walk = values[first_rate() + 6];
     return cost;
   }
 
@@ -156,6 +160,9 @@ Result<FittedSteps> fit_steps(std::span<const CostPoint> points) {
   LeastSquares squares(std::move(rows), terms);
   squares.solve();
   FittedSteps result{terms.cost(squares.values()), {}};
+  const bool knows_sharing =
+      std::any_of(points.begin(), points.end(), [](const CostPoint& point) { return point.shape.shared.walked > 0; });
+  if (!knows_sharing) result.cost.shared_context = result.cost.decode_context;
   std::vector<double> errors;
   for (double difference : squares.differences()) errors.push_back(std::abs(difference));
   std::sort(errors.begin(), errors.end());

@@ -12,7 +12,7 @@ namespace quire::planning {
 
 struct CostPoint {
   StepShape shape;
-  double ns = 0;
+  double ns = 0;  ///< the median of what was measured
 };
 
 struct FittedSteps {

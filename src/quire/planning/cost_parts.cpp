@@ -17,6 +17,7 @@ class ScaledCost final : public CostModel {
     return static_cast<std::uint64_t>(static_cast<double>(parts.decode_ns) * decode_ +
                                       static_cast<double>(parts.prefill_ns) * prefill_ + 0.5);
   }
+  std::uint64_t wake_ns() const override { return cost_->wake_ns(); }
   std::string description() const override {
     return cat(cost_->description(), ", prompts x ", prefill_, ", decodes x ", decode_);
   }
@@ -36,6 +37,7 @@ CostParts cost_parts(const CostModel& cost, const StepShape& shape) {
   decodes.num_decode_rows = shape.num_decode_rows;
   decodes.num_decode_tokens = shape.num_decode_tokens;
   decodes.decode_context = shape.decode_context;
+  decodes.shared = shape.shared;
   decodes.num_logit_rows = std::min(shape.num_logit_rows, shape.num_decode_tokens);
   const std::uint64_t decode = std::min(whole, cost.step_ns(decodes));
   return {decode, whole - decode};

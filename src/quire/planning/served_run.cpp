@@ -19,7 +19,7 @@ struct Arrivals {
   std::mutex mutex;
   std::condition_variable done;
   std::vector<std::vector<std::uint64_t>> token_ns;
-  std::vector<std::uint64_t> finish_ns;
+  std::vector<std::uint64_t> submit_ns, finish_ns;
   std::size_t num_open = 0;
   std::string fault;
 
@@ -43,11 +43,11 @@ engine::GenerateRequest make_request(const RequestSpec& spec, std::uint64_t inde
   return request;
 }
 
-ServedRun summarize(const std::vector<RequestSpec>& requests, Arrivals& arrivals) {
+ServedRun summarize(Arrivals& arrivals) {
   ServedRun run;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
+  for (std::size_t i = 0; i < arrivals.submit_ns.size(); ++i) {
     const std::vector<std::uint64_t>& tokens = arrivals.token_ns[i];
-    const std::uint64_t arrival = requests[i].arrival_ns;
+    const std::uint64_t arrival = arrivals.submit_ns[i];
     ++run.num_finished;
     run.output_tokens += tokens.size();
     run.ttft_ns.add(tokens.front() - arrival);
@@ -78,21 +78,25 @@ Result<ServedRun> serve(engine::Engine& engine, const std::vector<RequestSpec>& 
     prepared.push_back(make_request(requests[i], i, engine.info().vocab_size));
   const auto arrivals = std::make_shared<Arrivals>();
   arrivals->token_ns.resize(requests.size());
+  arrivals->submit_ns.resize(requests.size());
   arrivals->finish_ns.resize(requests.size());
   arrivals->num_open = requests.size();
   const auto start = Clock::now();
+  const auto now_ns = [start] {
+    return static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
+  };
   for (std::size_t i = 0; i < requests.size(); ++i) {
     std::this_thread::sleep_until(start + std::chrono::nanoseconds(requests[i].arrival_ns));
-    const auto submitted = engine.submit(std::move(prepared[i]), [arrivals, start, i](const engine::Delta& delta) {
-      const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
-      arrivals->note(i, delta, static_cast<std::uint64_t>(now.count()));
+    arrivals->submit_ns[i] = now_ns();  // its client has no part in how late this thread wakes up
+    const auto submitted = engine.submit(std::move(prepared[i]), [arrivals, now_ns, i](const engine::Delta& delta) {
+      arrivals->note(i, delta, now_ns());
     });
     if (!submitted.id) return fail("request ", i + 1, " was refused: ", submitted.refusal.message);
   }
   std::unique_lock lock(arrivals->mutex);
   arrivals->done.wait(lock, [&] { return arrivals->num_open == 0; });
   if (!arrivals->fault.empty()) return fail(arrivals->fault);
-  return summarize(requests, *arrivals);
+  return summarize(*arrivals);
 }
 
 }  // namespace quire::planning

@@ -1,7 +1,8 @@
 #pragma once
 // ServedRun: a workload on a real engine, in this process and in real time: each request is submitted when it arrives,
-// and its client's callback notes when tokens come. The figures are those of SimulationResult, so that both can be
-// compared.
+// and its client's callback notes when tokens come. Times to tokens count
+// from the submission itself, which comes a little after the arrival where the machine is busy. The figures are those
+// of SimulationResult, so that both can be compared.
 
 #include <cstdint>
 #include <vector>

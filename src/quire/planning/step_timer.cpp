@@ -1,5 +1,7 @@
 #include "quire/planning/step_timer.h"
 
+#include <algorithm>
+
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
 #include "quire/base/rng.h"
@@ -8,6 +10,11 @@ namespace quire::planning {
 
 TimedStep& TimedStep::decodes(std::int32_t count, std::int32_t context) {
   rows.insert(rows.end(), static_cast<std::size_t>(count), TimedRow{.begin = context - 1});
+  return *this;
+}
+
+TimedStep& TimedStep::sharing_decodes(std::int32_t count, std::int32_t context, std::int32_t shared) {
+  rows.insert(rows.end(), static_cast<std::size_t>(count), TimedRow{.begin = context - 1, .shared = shared});
   return *this;
 }
 
@@ -32,8 +39,15 @@ StepTimer::StepTimer(engine::Loaded loaded)
                             loaded_.reserved.grouping, geometry_, nullptr});
 }
 
+std::int64_t StepTimer::most_shared_entries(const TimedStep& step) const {
+  std::int64_t entries = 0;
+  for (const TimedRow& row : step.rows) entries = std::max<std::int64_t>(entries, row.shared / loaded_.info.block_size);
+  return entries;
+}
+
+/// At most: shared ones are counted in each row besides.
 std::int64_t StepTimer::blocks_of(const TimedStep& step) const {
-  std::int64_t blocks = 0;
+  std::int64_t blocks = most_shared_entries(step) * loaded_.info.num_layer_groups;
   for (const TimedRow& row : step.rows)
     blocks += geometry_.num_entries(row.begin + row.num_tokens) * loaded_.info.num_layer_groups;
   return blocks;
@@ -54,7 +68,9 @@ bool StepTimer::has_room_for(const TimedStep& step) const {
 BatchPlan StepTimer::plan_of(const TimedStep& step) const {
   BatchPlan plan;
   Rng rng(1);
-  std::uint32_t next_block = 1;
+  // The shared blocks of each group come first.
+  const std::int64_t num_shared = most_shared_entries(step);
+  auto next_block = static_cast<std::uint32_t>(1 + num_shared * loaded_.info.num_layer_groups);
   for (std::size_t r = 0; r < step.rows.size(); ++r) {
     const TimedRow& timed = step.rows[r];
     PlanRow row{.sequence = SequenceId{next_sequence_ + r}, .request = RequestId{next_sequence_ + r}};
@@ -66,8 +82,12 @@ BatchPlan StepTimer::plan_of(const TimedStep& step) const {
     row.logits_begin = timed.samples ? row.end() - 1 : row.end();
     row.samples = timed.samples;
     row.is_prefill = timed.is_prefill;
-    for (std::int64_t i = 0; i < row.num_new_blocks * loaded_.info.num_layer_groups; ++i)
-      plan.new_blocks.push_back(BlockId{next_block++});
+    for (std::int64_t group = 0; group < loaded_.info.num_layer_groups; ++group)
+      for (std::int64_t i = 0; i < row.num_new_blocks; ++i) {
+        const bool is_shared = i < timed.shared / loaded_.info.block_size;
+        const auto common = static_cast<std::uint32_t>(1 + group * num_shared + i);
+        plan.new_blocks.push_back(BlockId{is_shared ? common : next_block++});
+      }
     for (std::int32_t i = 0; i < row.num_tokens; ++i)
       plan.tokens.push_back(TokenId{static_cast<std::int32_t>(rng.between(0, loaded_.info.vocab_size - 1))});
     plan.rows.push_back(row);
@@ -75,10 +95,26 @@ BatchPlan StepTimer::plan_of(const TimedStep& step) const {
   return plan;
 }
 
-StepShape StepTimer::shape_of(const TimedStep& step) const { return quire::shape_of(plan_of(step)); }
+StepShape StepTimer::shape_of(const TimedStep& step) const {
+  const BatchPlan plan = plan_of(step);
+  const auto table_of = [&](SequenceId sequence) {
+    const PlanRow& row = plan.rows[static_cast<std::size_t>(sequence.value - next_sequence_)];
+    return std::span(plan.new_blocks)
+        .subspan(static_cast<std::size_t>(row.new_blocks_offset), static_cast<std::size_t>(row.num_new_blocks));
+  };
+  return quire::shape_of(plan, table_of, loaded_.info.block_size);
+}
+
+/// Memory that was never written to is one page of zeros for the system, which stays in the cache however much of it is
+/// read: attention over 14 sequences of 150 tokens took a tenth less time for the step than over blocks of their own.
+void StepTimer::write_blocks(std::int64_t num_blocks) {
+  while (num_written_ < num_blocks)
+    loaded_.store->copy_block(kNullBlock, BlockId{static_cast<std::uint32_t>(++num_written_)});
+}
 
 std::vector<double> StepTimer::time(const TimedStep& step, int times) {
   QUIRE_CHECK(has_room_for(step));
+  write_blocks(blocks_of(step));
   BatchPlan plan = plan_of(step);
   BatchPlan end;
   for (const PlanRow& row : plan.rows) {

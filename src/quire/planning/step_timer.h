@@ -1,8 +1,8 @@
 #pragma once
 // StepTimer: how long the engine's executor takes for a step of a given shape, with a real model. The step's plan is
 // made up: sequences begin where the shape says, over blocks of their own whose content nobody has computed, since time
-// does not depend on it. The most likely token is taken: what drawing one takes on top depends on how flat the
-// distribution is, and is no part of a calibration.
+// does not depend on it, only on its being somewhere. The most likely token is taken: what drawing one takes on top
+// depends on how flat the distribution is, and is no part of a calibration.
 //
 // Owns the model; one thread.
 
@@ -20,6 +20,7 @@ struct TimedRow {
   std::int32_t begin = 0, num_tokens = 1;
   bool is_prefill = false;
   bool samples = true;
+  std::int32_t shared = 0;  ///< its first positions, in blocks that all rows of the step that share have in common
 };
 
 struct TimedStep {
@@ -27,6 +28,8 @@ struct TimedStep {
 
   /// `count` more decode rows that each attend to `context` positions.
   TimedStep& decodes(std::int32_t count, std::int32_t context);
+  /// The same, with their first `shared` positions in common; whole blocks.
+  TimedStep& sharing_decodes(std::int32_t count, std::int32_t context, std::int32_t shared);
   /// One more chunk of a prompt; the last one samples.
   TimedStep& prefill(std::int32_t begin, std::int32_t num_tokens, bool is_last = true);
 };
@@ -48,12 +51,15 @@ class StepTimer {
  private:
   explicit StepTimer(engine::Loaded loaded);
   BatchPlan plan_of(const TimedStep& step) const;
+  void write_blocks(std::int64_t num_blocks);
+  std::int64_t most_shared_entries(const TimedStep& step) const;
   std::int64_t blocks_of(const TimedStep& step) const;
 
   engine::Loaded loaded_;
   GroupGeometry geometry_;
   std::unique_ptr<engine::ModelExecutor> executor_;
   std::uint64_t next_sequence_ = 1;
+  std::int64_t num_written_ = 0;  ///< blocks, from the first one on, that have memory of their own
 };
 
 }  // namespace quire::planning

@@ -20,7 +20,9 @@ double execute(const CalibratedCost& cost, const StepShape& shape) {
   return cost.by_tokens.at(static_cast<double>(tokens)) + remainder_ns(cost, tokens) +
          cost.by_logits.at(static_cast<double>(shape.num_logit_rows)) +
          cost.decode_row * static_cast<double>(shape.num_decode_rows) +
-         cost.decode_context * static_cast<double>(shape.decode_context) +
+         cost.decode_context * static_cast<double>(shape.decode_context - shape.shared.positions) +
+         cost.shared_context * static_cast<double>(shape.shared.positions) +
+         cost.shared_walk * static_cast<double>(shape.shared.walked) +
          cost.prefill_row * static_cast<double>(shape.num_prefill_rows) + cost.prefill_square * shape.prefill_squares +
          cost.prefill_read * static_cast<double>(shape.prefill_reads);
 }
@@ -41,5 +43,7 @@ std::uint64_t CalibratedCost::execute_ns(const StepShape& shape) const { return 
 std::uint64_t CalibratedCost::step_ns(const StepShape& shape) const {
   return rounded(execute(*this, shape) + outside_step + outside_row * static_cast<double>(shape.num_logit_rows));
 }
+
+std::uint64_t CalibratedCost::wake_ns() const { return rounded(wake); }
 
 }  // namespace quire

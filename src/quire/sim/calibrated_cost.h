@@ -5,11 +5,12 @@
 //   + by_remainder[T % 8]     beyond 16: matrix kernels take tokens by eights, then by fours, twos and ones
 //   + by_logits(L)            output head and sampling of the L positions whose logits are wanted
 //   + decode_row, decode_context       of decode rows: each, and each position that they attend to
+//   + shared_context, shared_walk      instead, of positions that several rows share: each, and each that is walked
+//   once
 //   + prefill_row, prefill_square, prefill_read    of chunks of prompts: each, each unit of end^2 - begin^2, and each
 //                             position that 32 of its tokens read together
 //
-// and around it what the engine's thread does besides: planning, detokenizing, delivery.
-//
+// and around it what the engine's thread does besides: planning, detokenizing, delivery; and waking up after a pause.
 // All in nanoseconds, immutable, arithmetic only: equal on every machine.
 
 #include <array>
@@ -41,11 +42,14 @@ struct CalibratedCost final : CostModel {
   std::array<double, kTokensAtOnce> by_remainder{};  ///< [0] is 0
   CostCurve by_logits;
   double decode_row = 0, decode_context = 0, prefill_row = 0, prefill_square = 0, prefill_read = 0;
+  double shared_context = 0, shared_walk = 0;
   double outside_step = 0, outside_row = 0;  ///< besides the step: each step, and each row that samples
+  double wake = 0;
 
   /// What an executor needs (StepResult::elapsed_ns), without what is besides.
   std::uint64_t execute_ns(const StepShape& shape) const;
   std::uint64_t step_ns(const StepShape& shape) const override;
+  std::uint64_t wake_ns() const override;
   std::string description() const override { return name; }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// CostModel: how long a step takes, from its shape alone. Time is in integer nanoseconds. Models are immutable; any
-// thread may ask them.
+// CostModel: how long a step takes, from its shape alone. Time is in integer nanoseconds. Models are
+// immutable; any thread may ask them.
 //
 //     FittedCost     a + b tokens + c tokens^2 for prefill, a + b context + c rows for decode, as the published fits of
 //                    GPU profiles have it
@@ -24,6 +24,8 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   virtual std::uint64_t step_ns(const StepShape& shape) const = 0;
+  /// What the first step after a pause takes besides: waking up.
+  virtual std::uint64_t wake_ns() const { return 0; }
   /// What it is, for reports: name, source, units.
   virtual std::string description() const = 0;
 };

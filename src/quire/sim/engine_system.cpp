@@ -6,6 +6,7 @@
 #include "quire/base/cat.h"
 #include "quire/base/check.h"
 #include "quire/base/hash.h"
+#include "quire/kv/paged_kv_manager.h"
 
 namespace quire {
 namespace {
@@ -29,6 +30,12 @@ std::vector<TokenId> make_tokens(std::uint64_t content, const RequestSpec& spec)
   for (std::size_t i = 0; i < num_named; ++i) tokens[i] = token_of(session ^ spec.prefix_blocks[i / size], i);
   for (std::size_t i = num_named; i < tokens.size(); ++i) tokens[i] = token_of(content, i);
   return tokens;
+}
+
+/// In the first group, whose layers see all positions.
+std::span<const BlockId> table_of(const PagedKvManager& kv, SequenceId sequence) {
+  const BlockTable* table = kv.find_table(sequence);
+  return table == nullptr ? std::span<const BlockId>{} : std::span<const BlockId>(table->blocks);
 }
 
 }  // namespace
@@ -66,7 +73,11 @@ const StepShape& EngineSystem::plan_step() {
   plan_ = &core_->plan_step();
   note(core_->take_events(), planned_);
   owners_.note(*plan_);
-  shape_ = shape_of(*plan_);
+  const auto* paged = core_->options().prefix_cache ? dynamic_cast<const PagedKvManager*>(&core_->kv()) : nullptr;
+  shape_ = paged == nullptr
+               ? shape_of(*plan_)
+               : shape_of(
+                     *plan_, [paged](SequenceId id) { return table_of(*paged, id); }, core_->options().block_size);
   for (const PlanRow& row : plan_->rows) note_row(row);
   return shape_;
 }

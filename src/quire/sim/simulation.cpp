@@ -32,7 +32,7 @@ class Run {
       if (now_ns_ >= options_.stop_ns) break;
       if (!system_.has_work()) {
         if (!upcoming_) break;
-        now_ns_ = std::max(now_ns_, upcoming_->arrival_ns);
+        now_ns_ = std::max(now_ns_, upcoming_->arrival_ns + cost_.wake_ns());
         continue;
       }
       step();

@@ -59,6 +59,44 @@ TEST(Simulation, ARequestAloneTakesItsPrefillAndAStepForEachFurtherToken) {
   }
 }
 
+/// As PlainCost, but wakes up in 7 ns.
+struct SleepyCost final : CostModel {
+  std::uint64_t step_ns(const StepShape& shape) const override { return PlainCost().step_ns(shape); }
+  std::uint64_t wake_ns() const override { return 7; }
+  std::string description() const override { return "sleepy"; }
+};
+
+TEST(Simulation, TheFirstStepAfterAPauseBeginsLate) {
+  auto system = make_system("quire", small_options()).value();
+  const std::vector<RequestSpec> requests = {spec(5'000'000, 100, 3), spec(5'500'000, 10, 1)};
+  ListSource source(requests);
+  const SimulationResult result = simulate(*system, SleepyCost(), source, {.max_records = 100});
+  ASSERT_EQ(result.records.size(), 2u);
+  const std::uint64_t first = 5'000'007u + 1'100'000u;
+  EXPECT_EQ(result.records.front().first_token_ns, first + 1'011'000u) << "the second one, which found it awake";
+  EXPECT_EQ(result.records.back().first_token_ns, first);
+  EXPECT_EQ(result.records.back().finish_ns, first + 1'011'000u + 1'001'000u);
+}
+
+TEST(Simulation, DecodesBehindACommonPrefixHaveSharedContext) {
+  CoreOptions options = small_options().core;
+  options.prefix_cache = true;
+  auto system = EngineSystem::create(options).value();
+  RequestSpec request = spec(0, 200, 4);
+  request.prefix_block_tokens = 16;
+  for (std::uint64_t i = 1; i <= 10; ++i) request.prefix_blocks.push_back(i);
+  std::vector<RequestChange> changes;
+  for (std::uint64_t id = 1; id <= 2; ++id) ASSERT_TRUE(system->submit(RequestId{id}, request));
+  std::int64_t most_shared = 0;
+  while (system->has_work()) {
+    const StepShape shape = system->plan_step();
+    EXPECT_LE(shape.shared.positions, shape.decode_context);
+    if (shape.num_decode_rows == 2) most_shared = std::max(most_shared, shape.shared.positions);
+    system->commit(changes);
+  }
+  EXPECT_EQ(most_shared, 2 * 128) << "160 common positions are two tiles";
+}
+
 TEST(Simulation, StaticBatchesReturnNobodyEarlyAndLetNobodyJoin) {
   const SimulationResult result = run("fastertransformer", {spec(0, 10, 2), spec(0, 10, 50), spec(1, 10, 1)});
   ASSERT_EQ(result.records.size(), 3u);

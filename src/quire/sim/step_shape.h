@@ -3,6 +3,11 @@
 // the simulator, the comparison with recorded runs, and calibration alike.
 
 #include <cstdint>
+#include <functional>
+#include <span>
+
+#include "quire/base/ids.h"
+#include "quire/sim/shared_context.h"
 
 namespace quire {
 
@@ -18,6 +23,7 @@ struct StepShape {
   std::int64_t num_decode_rows = 0;
   std::int64_t num_decode_tokens = 0;  ///< of decode rows: one each, or more where several are checked at once
   std::int64_t decode_context = 0;     ///< sum over decode tokens of the positions each attends to
+  SharedContext shared;                ///< of decode_context: in the same blocks for several rows
   std::int64_t num_logit_rows = 0;     ///< positions whose logits are computed
 
   std::int64_t num_tokens() const { return num_prefill_tokens + num_decode_tokens; }
@@ -44,6 +50,11 @@ struct StepShape {
   }
 };
 
+/// As if no row shared anything.
 StepShape shape_of(const BatchPlan& plan);
+
+/// `table_of` gives the block table of a row's sequence as the row finds it, empty if there is none.
+using FindTable = std::function<std::span<const BlockId>(SequenceId)>;
+StepShape shape_of(const BatchPlan& plan, const FindTable& table_of, std::int64_t block_size);
 
 }  // namespace quire
