@@ -19,12 +19,20 @@ struct SequenceChunk {
   std::int64_t place = 0;      ///< contiguous: the sequence's place; mapped for first_position + num_tokens positions
 };
 
+/// What is still to be done to a row's k and v (and q) before they are stored: called once for each row, by the worker
+/// that stores it, while the memory that it will go to is being fetched.
+struct RowCompletion {
+  void (*complete)(const void* context, std::int64_t row, std::int64_t position) = nullptr;  ///< null: nothing
+  const void* context = nullptr;
+};
+
 struct KvWrite {
   std::span<const SequenceChunk> chunks;
   const float* k = nullptr;  ///< [num_rows, num_kv_heads, head_dim], rows k_stride floats apart
   const float* v = nullptr;
   std::int64_t k_stride = 0, v_stride = 0;
   std::uint8_t* row_failed = nullptr;  ///< [num_rows]; set to 1 where a value does not fit the format (overflow, NaN)
+  RowCompletion before;
 };
 
 struct AttentionCall {

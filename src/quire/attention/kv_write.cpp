@@ -61,12 +61,26 @@ Panels panels_of(VirtualKvStore& store, const SequenceChunk& chunk, std::int64_t
 void check_writable(const SequenceChunk& chunk, const KvStore& store) { check_covered(chunk, store.layout()); }
 void check_writable(const SequenceChunk& chunk, const VirtualKvStore& store) { check_mapped(chunk, store); }
 
+std::int64_t element_bytes(KvType type) { return type == KvType::f32 ? 4 : type == KvType::int8 ? 1 : 2; }
+
+/// Asks for the lines that a token's K and V will be written to: a column of the K panel lies in many.
+void fetch_for_writing(const KvLayout& layout, const Panels& panels, std::int64_t slot) {
+  const std::int64_t bytes = element_bytes(layout.type), row = layout.block_size * bytes;
+  for (std::int64_t at = slot * bytes; at < layout.head_dim * row; at += std::max<std::int64_t>(row, 64))
+    __builtin_prefetch(panels.k + at, 1);
+  for (std::int64_t at = 0; at < layout.head_dim * bytes; at += 64)
+    __builtin_prefetch(panels.v + slot * layout.head_dim * bytes + at, 1);
+}
+
 template <class Store>
 void write_token(const AttentionKernels& kernels, Store& store_to, std::int64_t layer, const KvWrite& write,
                  const SequenceChunk& chunk, std::int64_t token) {
   const KvLayout& layout = store_to.layout();
   std::int64_t position = chunk.first_position + token, row = chunk.first_row + token;
   std::int64_t slot = position % layout.block_size, dim = layout.head_dim;
+  for (std::int64_t head = 0; head < layout.num_kv_heads; ++head)
+    fetch_for_writing(layout, panels_of(store_to, chunk, layer, head, position), slot);
+  if (write.before.complete) write.before.complete(write.before.context, row, position);
   bool fits = true;
   for (std::int64_t head = 0; head < layout.num_kv_heads; ++head) {
     const float* k = write.k + row * write.k_stride + head * dim;

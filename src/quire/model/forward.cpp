@@ -40,8 +40,8 @@ class Step {
       const LayerWeights& layer = pass_.weights.layers[i];
       project_qkv(layer);
       mark(Phase::qkv);
-      rotate_heads(layer, config_.layers[i]);
-      mark(Phase::rotate);
+      write_kv(static_cast<std::int64_t>(i));
+      mark(Phase::write_kv);
       attend(static_cast<std::int64_t>(i), config_.layers[i]);
       mark(Phase::attend);
       if (i + 1 == pass_.weights.layers.size()) keep_wanted_rows();
@@ -138,25 +138,15 @@ class Step {
     return scratch_.remainder.has_value() && is_quantized(layer.v.dtype());
   }
 
-  /// Norms (where the family has them) and rotates the heads of q and k; completes v.
-  void rotate_heads(const LayerWeights& layer, const LayerConfig& layer_config) {
-    const ops::RopeTable& table = pass_.rope[static_cast<std::size_t>(layer_config.rope)];
-    const auto chunks = input_.chunks_of(0);  // in all groups the same positions
-    const std::int64_t num_chunks = static_cast<std::int64_t>(chunks.size());
-    for_rows(num_rows_, [&, chunk = std::int64_t{0}](std::int64_t row) mutable {
-      // A worker's rows rise, so the search goes on from the last chunk.
-      while (chunk + 1 < num_chunks && chunks[static_cast<std::size_t>(chunk + 1)].first_row <= row) ++chunk;
-      const auto& owner = chunks[static_cast<std::size_t>(chunk)];
-      const std::int64_t position = owner.first_position + row - owner.first_row;
-      rotate_row(scratch_.q.as<float>() + row * config_.num_heads * config_.head_dim, config_.num_heads, layer.q_norm,
-                 table, position);
-      rotate_row(scratch_.k.as<float>() + row * config_.num_kv_heads * config_.head_dim, config_.num_kv_heads,
-                 layer.k_norm, table, position);
-      if (adds_remainder(layer)) {
-        const std::int64_t width = config_.num_kv_heads * config_.head_dim;
-        ops_.add(scratch_.v.as<float>() + row * width, scratch_.v_remainder.as<float>() + row * width, width);
-      }
-    });
+  /// Norms (where the family has them) and rotates the heads of q and k of a row; completes v.
+  void complete_heads(const LayerWeights& layer, const ops::RopeTable& table, std::int64_t row, std::int64_t position) {
+    rotate_row(scratch_.q.as<float>() + row * config_.num_heads * config_.head_dim, config_.num_heads, layer.q_norm,
+               table, position);
+    rotate_row(scratch_.k.as<float>() + row * config_.num_kv_heads * config_.head_dim, config_.num_kv_heads,
+               layer.k_norm, table, position);
+    if (!adds_remainder(layer)) return;
+    const std::int64_t width = config_.num_kv_heads * config_.head_dim;
+    ops_.add(scratch_.v.as<float>() + row * width, scratch_.v_remainder.as<float>() + row * width, width);
   }
 
   void rotate_row(float* heads, std::int64_t num_heads, const std::vector<float>& norm, const ops::RopeTable& table,
@@ -169,18 +159,30 @@ class Step {
     }
   }
 
-  void attend(std::int64_t layer, const LayerConfig& layer_config) {
+  /// Stores the step's K and V, each row once its heads are complete.
+  void write_kv(std::int64_t layer) {
+    const auto index = static_cast<std::size_t>(layer);
+    const auto complete = [&](std::int64_t row, std::int64_t position) {
+      const auto& table = pass_.rope[static_cast<std::size_t>(config_.layers[index].rope)];
+      complete_heads(pass_.weights.layers[index], table, row, position);
+    };
     const auto place = place_of(input_, layer);
-    const auto chunks = input_.chunks_of(place.group);
     attention::KvWrite write;
-    write.chunks = chunks;
+    write.chunks = input_.chunks_of(place.group);
     write.k = scratch_.k.as<float>();
     write.v = scratch_.v.as<float>();
     write.k_stride = write.v_stride = config_.num_kv_heads * config_.head_dim;
     write.row_failed = scratch_.row_failed.data();
+    write.before.context = &complete;
+    write.before.complete = [](const void* context, std::int64_t row, std::int64_t position) {
+      (*static_cast<const decltype(complete)*>(context))(row, position);
+    };
     memory_.write(worker_, pass_.tier, place.index, write);
-    mark(Phase::write_kv);
+  }
 
+  void attend(std::int64_t layer, const LayerConfig& layer_config) {
+    const auto place = place_of(input_, layer);
+    const auto chunks = input_.chunks_of(place.group);
     attention::AttentionCall call;
     call.chunks = chunks;
     call.q = scratch_.q.as<float>();

@@ -13,8 +13,7 @@ namespace quire::model {
 enum class Phase {
   embed,      ///< embedding and the first norm
   qkv,        ///< q, k, v, and v's remainder
-  rotate,     ///< RoPE, head norms
-  write_kv,   ///<
+  write_kv,   ///< RoPE, head norms, K and V written
   attend,     ///<
   attended,   ///< attention's results to int8
   attn_out,   ///<
@@ -26,10 +25,11 @@ enum class Phase {
   head,       ///< the output head, its norm included
   logits,     ///< check of the logits, and what the caller does with them
 };
-inline constexpr std::size_t kNumPhases = 14;
+inline constexpr std::size_t kNumPhases = 13;
 inline constexpr std::array<std::string_view, kNumPhases> kPhaseNames = {
-    "embedding", "q, k, v",  "rope",       "write K, V", "attention",       "attention to int8", "attention output",
-    "norm",      "gate, up", "activation", "down",       "norm after down", "output head",       "logits"};
+    "embedding", "q, k, v",  "rope, K, V written", "attention", "attention to int8", "attention output",
+    "norm",      "gate, up", "activation",         "down",      "norm after down",   "output head",
+    "logits"};
 
 class StepProfile {
  public:
