@@ -7,6 +7,8 @@
 
 namespace quire::bench {
 
+inline constexpr std::size_t kReadAhead = 16384;  ///< how far ahead a loop that reads prefetches, as qgemm's kernels do
+
 struct RooflineKernels {
   /// Reads [data, data + bytes), whole multiples of 1,024; returns some function of it.
   std::uint64_t (*read)(const std::byte* data, std::size_t bytes) = nullptr;

@@ -125,8 +125,8 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->capture_default_str();
   command
       .add_option("--kv-layout", options.kv_layout,
-                  "grouped: give KV memory back behind sliding windows; uniform: keep it (default: grouped; with "
-                  "vattention or a RAM tier uniform)")
+                  "grouped: give KV memory back behind sliding windows; uniform: keep it (default: grouped; "
+                  "with another KV manager than paged uniform)")
       ->check(CLI::IsMember({"grouped", "uniform"}));
   command
       .add_option("--kv-manager", options.kv_manager,
@@ -158,8 +158,9 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->check(CLI::IsMember({"on", "off"}))
       ->default_str("on");
   command
-      .add_option("--kv-ram-bytes", options.kv_ram_bytes,
-                  "Memory for KV blocks that the KV cache has no room for, kept as they are, as in 2GiB (default: none)")
+      .add_option(
+          "--kv-ram-bytes", options.kv_ram_bytes,
+          "Memory for KV blocks that the KV cache has no room for, kept as they are, as in 2GiB (default: none)")
       ->transform(ByteCount());
   command.add_option("--kv-swap-dir", options.kv_swap_dir,
                      "Directory for KV blocks in files: the prefix cache survives a restart");

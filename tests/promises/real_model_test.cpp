@@ -1,6 +1,6 @@
 // On a real model: whatever paging does, an answer has the bits of the same request served alone without a cache.
-// (tiers_test.cpp has the cache after a restart, layer_groups_test.cpp Gemma's layouts, vattention_test.cpp single
-// answers over vAttention.)
+// (tiers_test.cpp has SmolLM2's cache after a restart, layer_groups_test.cpp Gemma's layouts, vattention_test.cpp
+// single answers over vAttention.)
 
 #include <gtest/gtest.h>
 
@@ -139,6 +139,96 @@ TEST(RealModel, PreemptedByRecomputeAndBySwapToRamAndThroughFilesAnswersHaveTheS
   options.kv_swap_dir = directory.path();
   options.preemption = "recompute";
   EXPECT_GT(served(options, PreemptionKind::recompute_asked).reads[0], 0u) << "nothing came back from files";
+}
+
+/// Gemma 3 270M: six layer groups, all but one with a window of 512 tokens. Prompts and answers pass it.
+class GemmaTiers : public testing::Test {
+ protected:
+  static EngineOptions gemma(std::int64_t pool_tokens) {
+    EngineOptions options = options_of();
+    options.model_path = model_path(kGemma270m);
+    options.context = 1024;
+    options.kv_memory_bytes = static_cast<std::uint64_t>(pool_tokens) * 18 * 2 * 256 * 2;  // K and V of a head in f16
+    return options;
+  }
+
+  /// Of the uniform layout, without a cache, one after another.
+  static std::vector<Collected> uniform(const std::vector<GenerateRequest>& requests) {
+    EngineOptions options = gemma(1024);
+    options.kv_layout = "uniform";
+    options.prefix_cache = false;
+    auto engine = open(options);
+    EXPECT_EQ(engine->info().num_layer_groups, 1);
+    std::vector<Collected> answers;
+    for (const GenerateRequest& request : requests) answers.push_back(run_one(*engine, request));
+    return answers;
+  }
+};
+
+TEST_F(GemmaTiers, PreemptedByRecomputeAndBySwapToRamAndThroughFilesAnswersHaveTheBitsOfTheUniformLayout) {
+  std::vector<GenerateRequest> requests;
+  for (std::uint64_t i = 0; i < 4; ++i)
+    requests.push_back(request_of(random_prompt(60 + i, i == 0 ? 520 : 140), i == 0 ? 30 : 60));
+  const auto expected = uniform(requests);
+  const auto served = [&](EngineOptions options, PreemptionKind kind) {
+    options.max_batch_tokens = 64;
+    auto engine = open(options);
+    EXPECT_EQ(engine->info().num_layer_groups, 6);
+    expect_all_same(expected, run_all(*engine, requests));
+    EXPECT_GT(engine->stats().kv.preemptions_by[static_cast<std::size_t>(kind)], 0u);
+    EXPECT_EQ(engine->stats().blocks_used, 0);
+    return engine->stats().kv;
+  };
+  constexpr std::int64_t kTight = 1024;  // of 1,150 tokens
+  EngineOptions options = gemma(kTight);
+  options.preemption = "recompute";
+  options.prefix_cache = false;
+  const auto recomputed = served(options, PreemptionKind::recompute_asked).recomputed_tokens;
+  EXPECT_GT(recomputed, 0u);
+  options = gemma(kTight);
+  options.kv_ram_bytes = 64 * kMiB;
+  options.preemption = "swap";
+  const auto swapped = served(options, PreemptionKind::swap);
+  EXPECT_GT(swapped.tiers.blocks_loaded, 0u);
+  EXPECT_EQ(swapped.recomputed_tokens, 0u);
+  const TemporaryDirectory directory;
+  options.kv_ram_bytes = gemma(16).kv_memory_bytes;  // less than what is preempted; the rest is in files
+  options.kv_swap_dir = directory.path();
+  options.preemption = "recompute";
+  EXPECT_GT(served(options, PreemptionKind::recompute_asked).tiers.reads[0], 0u) << "nothing came back from files";
+}
+
+TEST_F(GemmaTiers, AfterARestartTheCacheIsWarmFromFilesAndTheBitsAreThoseOfTheUniformLayout) {
+  const TemporaryDirectory directory;
+  std::vector<GenerateRequest> requests = {request_of(random_prompt(70, 704), 8), request_of(random_prompt(71, 96), 8)};
+  const auto expected = uniform(requests);
+  const auto started = [&] {
+    EngineOptions options = gemma(1024);
+    options.kv_ram_bytes = 64 * kMiB;
+    options.kv_swap_dir = directory.path();
+    return open(options);
+  };
+  {
+    auto engine = started();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Collected cold = run_one(*engine, requests[i]);
+      expect_same(expected[i], cold);
+      EXPECT_EQ(cold.usage.cached_tokens, 0);
+      const Collected warm = run_one(*engine, requests[i]);
+      expect_same(expected[i], warm);
+      EXPECT_EQ(warm.usage.cached_tokens, std::ssize(requests[i].prompt) - 1);
+    }
+  }
+  auto engine = started();
+  EXPECT_EQ(engine->info().kv_swap_files_found, 6 * (711 / 16 + 103 / 16)) << "a file for each block of each group";
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Collected answer = run_one(*engine, requests[i]);
+    expect_same(expected[i], answer);
+    EXPECT_EQ(answer.usage.cached_tokens, std::ssize(requests[i].prompt) - 1);
+  }
+  // Of the long one's 44 blocks the full group needs all, a window those from the one on that position 688 sees.
+  const auto& reads = engine->stats().kv.tiers.reads;
+  EXPECT_EQ(reads[static_cast<std::size_t>(TransferOutcome::done)], (44 + 5 * (44 - 11)) + 6 * 6u);
 }
 
 GenerateRequest gang_of(std::uint64_t seed, std::int32_t max_tokens) {

@@ -24,7 +24,10 @@ class FloatEnvironment {
 }  // namespace
 
 int Worker::count() const { return pool_->num_threads(); }
-void Worker::barrier() { pool_->arrive_and_wait(index_); }
+void Worker::barrier() { barrier(Nothing{}); }
+std::uint32_t Worker::arrive() { return pool_->arrive(index_); }
+bool Worker::has_ended(std::uint32_t phase) const { return pool_->phase_.load(std::memory_order_acquire) != phase; }
+void Worker::wait_for_end_of(std::uint32_t phase) { pool_->wait_for_end_of(phase); }
 std::int64_t Worker::claim(std::int64_t grain) { return pool_->next_.fetch_add(grain, std::memory_order_relaxed); }
 std::int64_t Worker::claim_of(int owner, std::int64_t grain) {
   // Relaxed: this phase began when this worker saw it begin, and lasts until it arrives.
@@ -59,7 +62,7 @@ void ThreadPool::run_step(int index) {
   FloatEnvironment environment;
   Worker worker(this, index);
   (*step_)(worker);
-  arrive_and_wait(index);
+  worker.barrier();
 }
 
 void ThreadPool::worker_main(int index) {
@@ -76,16 +79,19 @@ void ThreadPool::worker_main(int index) {
   }
 }
 
-void ThreadPool::arrive_and_wait(int index) {
-  std::uint32_t phase = phase_.load(std::memory_order_acquire);
+std::uint32_t ThreadPool::arrive(int index) {
+  const std::uint32_t phase = phase_.load(std::memory_order_acquire);
   share_of(index, phase + 1).claimed.store(0, std::memory_order_relaxed);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
     next_.store(0, std::memory_order_relaxed);
     arrived_.store(0, std::memory_order_relaxed);
     phase_.store(phase + 1, std::memory_order_release);
     phase_.notify_all();  // a system call only if somebody sleeps
-    return;
   }
+  return phase;
+}
+
+void ThreadPool::wait_for_end_of(std::uint32_t phase) {
   for (int spin = 0; spin < kSpinsInBarrier && !oversubscribed_; ++spin) {
     if (phase_.load(std::memory_order_acquire) != phase) return;
     _mm_pause();

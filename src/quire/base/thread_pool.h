@@ -18,6 +18,10 @@ class ThreadPool;
 
 /// One thread's view of a running step.
 class Worker {
+  struct Nothing {
+    bool operator()() const { return false; }
+  };
+
  public:
   int index() const { return index_; }
   int count() const;
@@ -25,31 +29,44 @@ class Worker {
   /// Returns once all workers have arrived. Every worker must call it the same number of times.
   void barrier();
 
+  /// The same. A worker that waits calls meanwhile() again and again, which does some small thing that changes no
+  /// result and returns false when there is nothing left to do.
+  template <class Meanwhile>
+  void barrier(Meanwhile&& meanwhile) {
+    const std::uint32_t phase = arrive();
+    while (!has_ended(phase) && meanwhile()) {
+    }
+    wait_for_end_of(phase);
+  }
+
   /// Runs body(i) for each i in [0, n), once each, spread over the workers in chunks of `grain`; every worker calls
   /// this with the same n. Ends with a barrier: all of it is done and visible when it returns.
-  template <class Body>
-  void for_each(std::int64_t n, std::int64_t grain, Body&& body) {
+  template <class Body, class Meanwhile = Nothing>
+  void for_each(std::int64_t n, std::int64_t grain, Body&& body, Meanwhile&& meanwhile = {}) {
     for (std::int64_t begin; (begin = claim(grain)) < n;) {
       std::int64_t end = begin + grain < n ? begin + grain : n;
       for (std::int64_t i = begin; i < end; ++i) body(i);
     }
-    barrier();
+    barrier(meanwhile);
   }
 
   /// The same for work that streams through memory, or that finds in a core's cache what it wrote before: a worker goes
   /// through a share of its own in order, which is the same for the same n, and then helps the others.
-  template <class Body>
-  void for_each_in_shares(std::int64_t n, std::int64_t grain, Body&& body) {
+  template <class Body, class Meanwhile = Nothing>
+  void for_each_in_shares(std::int64_t n, std::int64_t grain, Body&& body, Meanwhile&& meanwhile = {}) {
     for (int k = 0; k < count(); ++k) {
       const int owner = (index_ + k) % count();
-      const std::int64_t first = n * owner / count(), last = n * (owner + 1) / count();
+      const std::int64_t first = share_begin(n, owner), last = share_begin(n, owner + 1);
       for (std::int64_t begin; (begin = first + claim_of(owner, grain)) < last;) {
         const std::int64_t end = begin + grain < last ? begin + grain : last;
         for (std::int64_t i = begin; i < end; ++i) body(i);
       }
     }
-    barrier();
+    barrier(meanwhile);
   }
+
+  /// Where the share of worker `owner` of n indices begins; that of the next worker follows.
+  std::int64_t share_begin(std::int64_t n, int owner) const { return n * owner / count(); }
 
   /// As for_each, one index at a time, as body(i, next): `next` is the index that this worker gets after i, so that its
   /// memory can be fetched meanwhile, or n if that is not known yet. It is not towards the end, where who is free first
@@ -70,6 +87,9 @@ class Worker {
   Worker(ThreadPool* pool, int index) : pool_(pool), index_(index) {}
   std::int64_t claim(std::int64_t grain);
   std::int64_t claim_of(int owner, std::int64_t grain);
+  std::uint32_t arrive();
+  bool has_ended(std::uint32_t phase) const;
+  void wait_for_end_of(std::uint32_t phase);
 
   ThreadPool* pool_;
   int index_;
@@ -93,7 +113,8 @@ class ThreadPool {
   friend class Worker;
   void worker_main(int index);
   void run_step(int index);
-  void arrive_and_wait(int index);
+  std::uint32_t arrive(int index);  ///< returns the phase that this worker has done its part of
+  void wait_for_end_of(std::uint32_t phase);
 
   /// How much of a worker's share has been claimed.
   struct alignas(64) Share {

@@ -57,6 +57,22 @@ TEST(ThreadPool, AWorkerThatIsHeldUpLosesItsShareToTheOthers) {
   EXPECT_EQ(std::min(std::count(by.begin(), by.end(), 0), std::count(by.begin(), by.end(), 1)), 1);
 }
 
+/// The worker that has the only item goes on only after another one did something meanwhile.
+TEST(ThreadPool, AWorkerThatWaitsDoesSomethingMeanwhileUntilNothingIsLeft) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> pieces{0};
+    pool.run([&](Worker& worker) {
+      auto meanwhile = [&] { return pieces.fetch_add(1) + 1 < 3; };
+      auto body = [&](std::int64_t) {
+        while (pieces.load() < 3) std::this_thread::yield();
+      };
+      worker.for_each(1, 1, body, meanwhile);
+      EXPECT_EQ(pieces.load(), 3);
+    });
+  }
+}
+
 TEST(ThreadPool, APhaseSeesAllWritesOfThePhaseBefore) {
   ThreadPool pool(4);
   std::vector<int> first(512), second(512);

@@ -1,11 +1,11 @@
 #pragma once
-// A block file: the K and V of one full block, all layers and heads, with everything that has to agree before they may
-// be used. Little-endian:
+// A block file: the K and V of one full block, all heads and all layers of its layer group, with everything that has to
+// agree before they may be used. Blocks of all groups are of one size. Little-endian:
 //
 //     0    8 bytes  "QUIREKVB"
 //     8    u32      version, 1
 //    12    32 bytes domain (engine/cache_domain.h): model, KV type and layout, arithmetic
-//    44    32 bytes key of the block
+//    44    32 bytes key of the block, which says the layer group too (kv/block_key.h)
 //    76    u32      bytes of the salt
 //    80    u32      number of tokens: those of the whole prefix, from position 0 to the end of the block
 //    84    u32      compression: 0 none, 1 zstd

@@ -92,10 +92,15 @@ void set_vattention(Rng& rng, CoreOptions& options) {
   options.max_mappings = rng.chance(0.3) ? 64'000 : least + static_cast<std::int32_t>(rng.between(0, least));
 }
 
-void set_tiers(Rng& rng, const Swarm& swarm, LoadScript& script) {
+/// With layer groups from numbers of its own, so that what else a seed makes does not depend on it.
+void set_tiers(Rng& script_rng, const Swarm& swarm, LoadScript& script) {
   CoreOptions& options = script.options;
-  if (!swarm.cache || !swarm.ram || options.layer_groups.size() > 1) return;
-  options.kv_ram_frames = static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 6) : rng.between(4, 60));
+  if (!swarm.cache || !swarm.ram) return;
+  const auto num_groups = static_cast<std::int32_t>(options.layer_groups.size());
+  Rng own(script.seed + (std::uint64_t{2} << 32));
+  Rng& rng = num_groups > 1 ? own : script_rng;
+  options.kv_ram_frames =
+      static_cast<std::int32_t>(rng.chance(0.5) ? rng.between(1, 6) : rng.between(4, 60)) * num_groups;
   constexpr std::string_view kModes[] = {"auto", "auto", "swap", "recompute"};
   options.preemption = kModes[rng.between(0, 3)];
   if (swarm.rates) options.copy_block_ns = rng.between(1, 1000);
@@ -346,6 +351,7 @@ void add_tiers(const EngineCore& core, ScriptTotals& totals) {
   totals.swaps += preemptions[static_cast<std::size_t>(PreemptionKind::swap)];
   totals.no_room += preemptions[static_cast<std::size_t>(PreemptionKind::recompute_no_room)];
   totals.loads += tiers.blocks_loaded;
+  if (core.options().layer_groups.size() > 1) totals.group_loads += tiers.blocks_loaded;
   totals.frames_evicted += tiers.frames_evicted;
   totals.files_removed += tiers.files_removed;
   totals.file_reads += tiers.reads[0];

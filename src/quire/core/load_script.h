@@ -57,8 +57,8 @@ struct ScriptTotals {
   std::uint64_t steps = 0, preemptions = 0, refused = 0, exempt = 0, hits = 0, evictions = 0, collisions = 0, aged = 0;
   std::uint64_t proposed = 0, accepted = 0;                   ///< tokens
   std::uint64_t gangs_preempted = 0, searches_preempted = 0;  ///< and resumed; requests with several branches, searches
-  std::uint64_t swaps = 0, no_room = 0, loads = 0, frames_evicted = 0, file_reads = 0, failed_reads = 0,
-                files_removed = 0;
+  std::uint64_t swaps = 0, no_room = 0, loads = 0, group_loads = 0 /* with layer groups */, frames_evicted = 0,
+                file_reads = 0, failed_reads = 0, files_removed = 0;
   std::uint64_t refusals = 0, failed_by_refusal = 0;  ///< by the system: preemptions, and requests that ended by them
 };
 

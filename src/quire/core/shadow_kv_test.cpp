@@ -49,6 +49,7 @@ TEST(ShadowKv, EveryRequestGetsTheTokensItGetsAloneOverAThousandSeeds) {
   EXPECT_GT(totals.swaps, kCount / 40);
   EXPECT_GT(totals.no_room, 0u);
   EXPECT_GT(totals.loads, kCount / 2);
+  EXPECT_GT(totals.group_loads, kCount / 4);
   EXPECT_GT(totals.frames_evicted, kCount / 4);
   EXPECT_GT(totals.file_reads, kCount / 20);
   EXPECT_GT(totals.failed_reads, 0u);

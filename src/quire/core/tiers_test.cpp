@@ -62,6 +62,80 @@ TEST(Tiers, WhoIsSwappedComputesNothingAgain) {
   }
 }
 
+/// A window that ends within a block, one that is shorter than a block, and room for so many blocks of all of them.
+CoreOptions with_windows(CoreOptions options) {
+  options.layer_groups = {{0}, {12}, {5}};
+  options.kv_ram_frames *= 3;
+  return options;
+}
+
+TEST(Tiers, WhoIsSwappedWithWindowsComputesNothingAgain) {
+  for (std::int32_t length = 16; length < 24; ++length) {
+    CoreOptions options = with_windows(options_with(24, 30));
+    options.token_budget = 16;
+    options.preemption = "swap";
+    ShadowRun run(options);
+    for (std::uint64_t id = 1; id <= 3; ++id)
+      run.submit(request_of(id, length - 3 * static_cast<std::int32_t>(id), 60));
+    expect_clean_end(run);
+    ASSERT_GT(run.core().counters().preemptions, 0u);
+    EXPECT_EQ(by(run, PreemptionKind::swap), run.core().counters().preemptions);
+    EXPECT_GT(run.core().kv().tier_counters().blocks_loaded, 0u);
+    EXPECT_EQ(run.core().counters().recomputed_tokens, 0u) << length;
+  }
+}
+
+TEST(Tiers, AfterARestartAHitIsAsLongAsFilesOfAllLayerGroupsCanServe) {
+  const CoreOptions options = with_windows(options_with(90, 30, true));
+  const CoreRequest request = request_of(1, 80, 4);
+  // Of the group with a window of 12, files of these blocks are gone: what is found then.
+  const struct {
+    std::vector<std::size_t> lost;
+    std::int32_t cached_tokens;
+  } cases[] = {{{}, 79}, {{0, 1, 2, 3, 4, 5, 6}, 79}, {{7}, 56}, {{8}, 64}, {{9}, 72}, {{1, 3, 5, 7, 9}, 8}};
+  for (const auto& [lost, cached_tokens] : cases) {
+    ShadowFiles files;
+    {
+      ShadowRun first(options);
+      first.submit(request);
+      expect_clean_end(first);
+      files = std::move(first.tiers().files());
+    }
+    EXPECT_EQ(files.size(), 3 * (83u / 8));
+    std::erase_if(files, [&](const auto& file) {
+      const std::size_t index = file.second.tokens.size() / 8 - 1;
+      return file.second.block.front().group == 1 && std::count(lost.begin(), lost.end(), index) > 0;
+    });
+    ShadowRun run(options);
+    run.put_files(std::move(files));
+    run.submit(request);
+    expect_clean_end(run);
+    EXPECT_EQ(run.answer(request.id).cached_tokens, cached_tokens);
+    const auto reads = run.core().kv().tier_counters().reads[static_cast<std::size_t>(TransferOutcome::done)];
+    if (!lost.empty()) continue;
+    EXPECT_EQ(reads, 10u + 3 + 2) << "of windows no more than what is seen";
+  }
+}
+
+TEST(Tiers, WhereRamHasRoomForAPartOnlyAWholeHitIsReadNotPiecesOfALongerOne) {
+  CoreOptions options = with_windows(options_with(90, 30, true));
+  const CoreRequest request = request_of(1, 80, 4);
+  ShadowFiles files;
+  {
+    ShadowRun first(options);
+    first.submit(request);
+    expect_clean_end(first);
+    files = std::move(first.tiers().files());
+  }
+  options.kv_ram_frames = 8;
+  ShadowRun run(options);
+  run.put_files(std::move(files));
+  run.submit(request);
+  expect_clean_end(run);
+  // Of n blocks a hit needs n, 2 and 1 of the groups.
+  EXPECT_EQ(run.answer(request.id).cached_tokens, 40);
+}
+
 TEST(Tiers, TheChoiceAndItsReasonFollowRoomAndRates) {
   const KeepEstimate fits{.has_tiers = true, .fits = true, .num_blocks = 4, .num_tokens = 32};
   const KeepEstimate full{.has_tiers = true, .fits = false, .num_blocks = 4, .num_tokens = 32};
@@ -195,6 +269,9 @@ TEST(Tiers, AReadThatIsGivenUpIsAMissAndItsLateEndIsIgnored) {
     run.core().end_transfer(end);
     run.core().end_transfer({end.transfer, TransferOutcome::done, {}});
   }
+  const KvTierCounters counters = run.core().kv().tier_counters();
+  EXPECT_EQ(counters.reads[0] + counters.writes[0], 0u) << "the late end counts";
+  EXPECT_EQ(counters.frames_private, 0);
   run.set_disk({});
   expect_clean_end(run);
   EXPECT_EQ(run.answer(RequestId{1}).cached_tokens, 0);

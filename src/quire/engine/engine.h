@@ -39,7 +39,7 @@ struct EngineOptions {
   std::string kv_type = "f16";          ///< f16, bf16, int8 or f32
   std::int64_t block_size = 16;         ///< 8, 16, 32, 64 or 128 tokens
   std::string kv_layout;                ///< grouped: memory behind sliding windows is given back; uniform: it is not;
-                                        ///< empty: grouped; with vattention or RAM tier uniform
+                                        ///< empty: grouped; other managers than paged: uniform
   std::int64_t max_batch_tokens = 512;  ///< tokens computed in one step
   std::int64_t max_batch_rows = 256;    ///< requests that run at once
   std::int64_t max_waiting = 1024;      ///< requests in the queue; one more is refused

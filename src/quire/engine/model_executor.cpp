@@ -104,7 +104,8 @@ std::int64_t ModelExecutor::measure_token_ns(std::int32_t max_tokens) {
   constexpr RequestId kRequest{~std::uint64_t{0}};
   constexpr SequenceId kSequence{~std::uint64_t{0}};
   const auto block_size = static_cast<std::int32_t>(memory_.paged()->layout().block_size);
-  const auto num_blocks = static_cast<std::int32_t>(memory_.paged()->num_blocks()) - 1;
+  const auto num_groups = static_cast<std::int32_t>(tables_.geometry().num_groups());
+  const auto num_blocks = (static_cast<std::int32_t>(memory_.paged()->num_blocks()) - 1) / num_groups;  // of a group
   BatchPlan plan;
   plan.tokens.assign(static_cast<std::size_t>(std::min({kTokens, max_tokens, num_blocks * block_size})), TokenId{0});
   PlanRow row{.sequence = kSequence, .request = kRequest, .num_tokens = plan.num_tokens()};
@@ -112,7 +113,7 @@ std::int64_t ModelExecutor::measure_token_ns(std::int32_t max_tokens) {
   row.logits_begin = row.num_tokens;
   row.is_prefill = true;
   plan.rows.push_back(row);
-  for (std::int32_t i = 1; i <= row.num_new_blocks; ++i)
+  for (std::int32_t i = 1; i <= row.num_new_blocks * num_groups; ++i)
     plan.new_blocks.push_back(BlockId{static_cast<std::uint32_t>(i)});
   add(kRequest, GenerateRequest{}, {});
   const StepResult result = execute(plan);

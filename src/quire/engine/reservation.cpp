@@ -56,14 +56,11 @@ Result<void> check_vattention(const EngineOptions& options) {
 
 /// Grouped, where nothing else is said and nothing speaks against it.
 Result<model::KvArrangement> choose_arrangement(const EngineOptions& options) {
-  const bool has_other_manager = options.kv_manager != "paged";
-  const bool is_single = has_other_manager || options.kv_ram_bytes > 0;
-  if (options.kv_layout.empty()) return is_single ? model::KvArrangement::uniform : model::KvArrangement::grouped;
+  const bool is_paged = options.kv_manager == "paged";
+  if (options.kv_layout.empty()) return is_paged ? model::KvArrangement::grouped : model::KvArrangement::uniform;
   QUIRE_TRY(const model::KvArrangement arrangement, model::parse_kv_arrangement(options.kv_layout));
-  if (is_single && arrangement == model::KvArrangement::grouped)
-    return fail("KV layout grouped cannot be combined with ",
-                has_other_manager ? cat("the KV manager ", options.kv_manager) : "a RAM tier (--kv-ram-bytes)",
-                "; wanted uniform");
+  if (!is_paged && arrangement == model::KvArrangement::grouped)
+    return fail("KV layout grouped cannot be combined with the KV manager ", options.kv_manager, "; wanted uniform");
   return arrangement;
 }
 

@@ -8,6 +8,10 @@
 // give the same message; token ids are 32-bit little-endian integers. The parent of a sequence's first block is the
 // root of its salt: the same message without tokens and without a parent.
 //
+// A block holds the layers of one layer group (kv/layer_groups.h). A chain has the keys of the first group; in_group()
+// has those of the others. The group goes into the key behind the hash, so that what is compared says it too: of one
+// content (salt and tokens of the whole prefix) keys of different groups differ, whatever the hash.
+//
 // What must be part of `domain` is listed at engine/cache_domain.h. The hash is an interface, because the deciding half
 // links no crypto library: the engine brings SHA-256 (engine/sha256_hasher.h).
 
@@ -29,6 +33,13 @@ struct BlockKey {
   std::array<std::byte, 32> bytes{};
   friend auto operator<=>(const BlockKey&, const BlockKey&) = default;
 };
+
+/// The key of the block that holds, of layer group `group` < kMaxLayerGroups, what the block with `key` holds of the
+/// first one, whose keys stay as they are.
+inline BlockKey in_group(BlockKey key, std::size_t group) {
+  key.bytes[0] ^= static_cast<std::byte>(group);
+  return key;
+}
 
 /// For hash tables that are looked up and never walked.
 struct BlockKeyHash {

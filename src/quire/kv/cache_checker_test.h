@@ -21,7 +21,8 @@ class CacheChecker {
  public:
   CacheChecker(std::int32_t num_blocks, const GroupGeometry& geometry, const BlockHasher* hasher = nullptr,
                const TierOptions& tiers = {})
-      : manager_(num_blocks, geometry, CacheIdentity{hasher, {}}, tiers),
+      : identity_{hasher, {}},
+        manager_(num_blocks, geometry, identity_, tiers),
         slots_(static_cast<std::size_t>(num_blocks) + 1,
                std::vector<std::uint64_t>(static_cast<std::size_t>(geometry.block_size()))),
         frames_(static_cast<std::size_t>(tiers.num_frames) + 1),
@@ -202,6 +203,7 @@ class CacheChecker {
       in_flight_.push_back(in_flight(write.transfer, kNoFrame, write.content, changes));
       in_flight_.back().values =
           write.block != kNullBlock ? slots_.at(write.block.value) : frames_.at(write.frame.value);
+      check_file(in_flight_.back());
     }
     for (const FrameStore& store : changes.stores) frames_.at(store.to.value) = slots_.at(store.from.value);
     for (const FrameLoad& load : changes.loads) slots_.at(load.to.value) = frames_.at(load.from.value);
@@ -209,6 +211,19 @@ class CacheChecker {
       frames_.at(read.to.value).assign(static_cast<std::size_t>(block_size_), 0);
       in_flight_.push_back(in_flight(read.transfer, read.to, read.content, changes));
     }
+  }
+
+  /// What is written under a key is what the key says: of these tokens, and of that layer group.
+  void check_file(const InFlight& file) {
+    Sequence sequence{file.tokens, {file.salt, {}, false, {}, {}}, {}, 0};
+    extend_chain(sequence.chain, identity_, static_cast<std::size_t>(block_size_), file.tokens);
+    std::vector<std::uint64_t> expected = digests(sequence);
+    expected.erase(expected.begin(), expected.end() - block_size_);
+    const std::uint64_t group = file.values.front() - expected.front();
+    for (std::uint64_t& value : expected) value += group;
+    if (group >= geometry().num_groups() || file.values != expected ||
+        in_group(sequence.chain.keys.back(), static_cast<std::size_t>(group)) != file.key)
+      note(cat("a file of ", file.tokens.size(), " tokens gets foreign content"));
   }
 
   void note(std::string text) {
@@ -241,14 +256,16 @@ class CacheChecker {
       const std::int32_t window = geometry().groups()[group].window;
       for (std::int32_t p = window == 0 ? 0 : std::max(0, hit.num_tokens - window + 1); p < hit.num_tokens; ++p) {
         const auto i = static_cast<std::size_t>(p / block_size_), count = static_cast<std::size_t>(hit.num_blocks);
-        const FrameId frame = i >= count ? hit.tail_frame : i < hit.frames.size() ? hit.frames[i] : kNoFrame;
+        const std::vector<FrameId>& frames = i < count ? hit.frames : hit.tail_frames;
+        const std::size_t at = i < count ? group * count + i : group;
+        const FrameId frame = at < frames.size() ? frames[at] : kNoFrame;
         if (frame != kNoFrame) {
           if (frames_.at(frame.value)[static_cast<std::size_t>(p % block_size_)] !=
-              expected[static_cast<std::size_t>(p)])
-            note(cat("a frame has foreign content at position ", p));
+              expected[static_cast<std::size_t>(p)] + group)
+            note(cat("a frame has foreign content at position ", p, " of group ", group));
           continue;
         }
-        const BlockId block = i < count ? hit.blocks[group * count + i] : hit.copy_from.at(group);
+        const BlockId block = i < count ? hit.blocks[at] : hit.copy_from.at(group);
         if (block == kNullBlock || slot_at(block, p) != expected[static_cast<std::size_t>(p)] + group)
           note(cat("a hit has foreign content at position ", p, " of group ", group));
       }
@@ -335,6 +352,7 @@ class CacheChecker {
       note("I1: used blocks miscounted");
   }
 
+  CacheIdentity identity_;
   PagedKvManager manager_;
   std::vector<std::vector<std::uint64_t>> slots_;   ///< [num_blocks + 1][block_size], the physical memory
   std::vector<std::vector<std::uint64_t>> frames_;  ///< [num_frames + 1][block_size]

@@ -46,10 +46,15 @@ void FileTier::start_read(FrameId frame, NumberedContent content, std::span<cons
                           TierChanges& changes) {
   FileRead read{TransferId{next_transfer_++}, frame, {}};
   append_content(content.key, content.salt, prefix, changes, read.content);
-  const bool is_new = keys_read_.insert(content.key).second;
+  const bool is_new = read_of_.emplace(content.key, read.transfer).second;
   QUIRE_CHECK(is_new, "F2: a key is read twice at once");
   reads_.emplace(read.transfer, Read{frame, std::move(content)});
   changes.reads.push_back(std::move(read));
+}
+
+const NumberedContent* FileTier::find_read(const BlockKey& key) const {
+  const auto found = read_of_.find(key);
+  return found == read_of_.end() ? nullptr : &reads_.at(found->second).content;
 }
 
 FileTier::Ended FileTier::end(const TransferEnd& end) {
@@ -63,7 +68,7 @@ FileTier::Ended FileTier::end(const TransferEnd& end) {
     ended.is_known = true;
     ended.read = std::move(read->second);
     reads_.erase(read);
-    keys_read_.erase(ended.read->content.key);
+    read_of_.erase(ended.read->content.key);
     if (end.outcome != TransferOutcome::done) known_.erase(ended.read->content.key);
   }
   if (ended.is_known)
@@ -82,8 +87,8 @@ std::optional<std::string> FileTier::validate(const RamTier& ram) const {
   }
   std::sort(frames.begin(), frames.end());
   if (std::adjacent_find(frames.begin(), frames.end()) != frames.end()) return "F1: two transfers read into one frame";
-  if (keys_read_.size() != reads_.size() || keys_written_.size() != writes_.size())
-    return cat("F2: ", reads_.size(), " reads of ", keys_read_.size(), " keys, ", writes_.size(), " writes of ",
+  if (read_of_.size() != reads_.size() || keys_written_.size() != writes_.size())
+    return cat("F2: ", reads_.size(), " reads of ", read_of_.size(), " keys, ", writes_.size(), " writes of ",
                keys_written_.size());
   return std::nullopt;
 }

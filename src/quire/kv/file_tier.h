@@ -46,7 +46,7 @@ class FileTier {
   struct Waiting {
     BlockId block;         ///< where the content was published
     std::uint64_t number;  ///< of the content
-    BlockKey key;
+    BlockKey key;          ///< with its layer group
     std::string salt;
     SharedTokens tokens;
     std::int32_t num_tokens;  ///< of `tokens`: the prefix that ends with the block
@@ -68,7 +68,8 @@ class FileTier {
   };
   /// `prefix`: all tokens up to the block's end.
   void start_read(FrameId frame, NumberedContent content, std::span<const TokenId> prefix, TierChanges& changes);
-  bool is_reading(const BlockKey& key) const { return keys_read_.count(key) > 0; }
+  /// What is being read under this key; nullptr: nothing.
+  const NumberedContent* find_read(const BlockKey& key) const;
   std::int32_t num_reads() const { return static_cast<std::int32_t>(reads_.size()); }
 
   struct Ended {
@@ -89,8 +90,9 @@ class FileTier {
                              TierChanges& changes, FileContent& content);
 
   const std::size_t max_waiting_;
-  std::unordered_set<BlockKey, BlockKeyHash> known_;                                    ///< looked up, never walked
-  std::unordered_set<BlockKey, BlockKeyHash> keys_read_, keys_written_, keys_waiting_;  ///< likewise
+  std::unordered_set<BlockKey, BlockKeyHash> known_;                        ///< looked up, never walked
+  std::unordered_set<BlockKey, BlockKeyHash> keys_written_, keys_waiting_;  ///< likewise
+  std::unordered_map<BlockKey, TransferId, BlockKeyHash> read_of_;          ///< likewise; a key's read in flight
   std::deque<Waiting> waiting_;
   std::map<TransferId, BlockKey> writes_;
   std::map<TransferId, Read> reads_;

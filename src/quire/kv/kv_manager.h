@@ -88,17 +88,18 @@ struct PrefixHit {
   std::vector<BlockId> blocks;        ///< [num_groups, num_blocks]: to be shared; null: behind the group's window, or
                                       ///< to be loaded from `frames`
   std::vector<FrameId> frames;        ///< as many as blocks, or none
-  FrameId tail_frame;                 ///< loaded into a private block, of which the first slots count; 0: none
-  bool tail_is_kept = false;          ///< the frame is the kept tail of a preempted sequence, not a keyed one
-  std::vector<BlockId> copy_from;     ///< [num_groups]: blocks whose first slots are copied; empty: none
+  std::vector<FrameId> tail_frames;   ///< [num_groups]: loaded into private blocks, of which the first slots count;
+                                      ///< empty: none; null: the group's is copied
+  bool tail_is_kept = false;          ///< these are the kept tails of a preempted sequence, not keyed frames. Windows
+                                      ///< have then what positions from num_tokens on see, else from num_blocks on
+  std::vector<BlockId> copy_from;     ///< [num_groups]: blocks whose first slots are copied; empty: none; null: the
+                                      ///< group's is loaded
   std::int32_t num_saved_blocks = 0;  ///< of KvManager::blocks_for: those that a sequence beginning with the hit takes
                                       ///< from nobody: shared, and for as long as it lives
   std::int32_t num_idle_sources = 0;  ///< of copy_from: those that are taken from the free blocks until the commit
   std::int32_t place = -1;            ///< vAttention: where all of it was found
   bool takes_source = false;          ///< vAttention: instead of copying from it, the sequence takes the source over,
                                       ///< and what is cached there and behind it is lost
-
-  bool is_tail_keyed() const { return tail_frame != kNoFrame && !tail_is_kept; }
 
   /// The same hit in less memory, if it has idle sources.
   void take_less(std::int32_t block_size) {
@@ -107,9 +108,11 @@ struct PrefixHit {
     num_idle_sources = 0;
   }
 
-  /// The same hit without the copy, which needs less memory.
+  /// The same hit without what is copied or loaded behind its full blocks, which needs less memory. Not with kept
+  /// tails.
   void drop_copy(std::int32_t block_size) {
     copy_from.clear();
+    tail_frames.clear();
     num_idle_sources = 0;
     num_tokens = num_blocks * block_size;
   }
@@ -258,8 +261,10 @@ class KvManager {
   virtual bool plan_reads(const KeyChain&, std::span<const TokenId>, std::int64_t /*limit*/, const PrefixHit&) {
     return false;
   }
-  /// The block behind the hit is on its way from a file.
-  virtual bool is_reading(const KeyChain&, const PrefixHit&) const { return false; }
+  /// More than `hit`, likewise, will be found once files that are being read have arrived.
+  virtual bool is_reading(const KeyChain&, std::span<const TokenId>, std::int64_t /*limit*/, const PrefixHit&) const {
+    return false;
+  }
   virtual void note_files(std::span<const BlockKey>) {}
   /// Transfers that are not in flight are ignored. Not while a plan is open.
   virtual void end_transfer(const TransferEnd&) {}

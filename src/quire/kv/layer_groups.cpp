@@ -22,6 +22,32 @@ GroupGeometry GroupGeometry::uniform(std::int32_t block_size) {
 
 std::int64_t GroupGeometry::num_entries(std::int64_t num_tokens) const { return ceil_div(num_tokens, block_size_); }
 
+bool GroupGeometry::has_seen(std::int64_t next, std::int64_t num_entries, const EntryTest& has) const {
+  for (std::size_t group = 1; group < num_groups(); ++group)
+    for (std::int64_t entry = first_needed(group, next); entry < num_entries; ++entry)
+      if (!has(group, entry)) return false;
+  return true;
+}
+
+std::int64_t GroupGeometry::longest_hit(std::int64_t num_entries, const EntryTest& has) const {
+  std::int64_t count = num_entries;
+  std::vector<std::int64_t> unbroken_from(num_groups(), count);  // from here to `count` a group has all entries
+  for (std::size_t group = 1; group < num_groups();) {
+    std::int64_t& from = unbroken_from[group];
+    from = std::min(from, count);
+    const std::int64_t needed_from = first_needed(group, count * block_size_);
+    while (from > needed_from && has(group, from - 1)) --from;
+    if (from <= needed_from) {
+      ++group;
+      continue;
+    }
+    // A smaller count sees this entry too, unless it ends before it.
+    count = from - 1;
+    group = 1;
+  }
+  return count;
+}
+
 std::int64_t GroupGeometry::blocks_for(std::int64_t num_tokens) const {
   const std::int64_t all = num_entries(num_tokens);
   std::int64_t num_blocks = all * static_cast<std::int64_t>(num_full_);

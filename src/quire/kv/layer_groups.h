@@ -22,6 +22,7 @@
 // full layer is served with one full group, whose attention has a window and whose memory has none.
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace quire {
@@ -31,7 +32,7 @@ struct LayerGroup {
   friend bool operator==(const LayerGroup&, const LayerGroup&) = default;
 };
 
-inline constexpr std::size_t kMaxLayerGroups = 128;
+inline constexpr std::size_t kMaxLayerGroups = 128;  ///< at most 256: a byte of a key (kv/block_key.h)
 inline constexpr LayerGroup kOneFullGroup[] = {LayerGroup{}};
 
 class GroupGeometry {
@@ -55,6 +56,14 @@ class GroupGeometry {
   std::int64_t first_needed(std::size_t group, std::int64_t next) const { return first_entry(group, next + 1); }
   /// The first entry that is kept once [0, next) have been computed; at most first_needed.
   std::int64_t first_kept(std::size_t group, std::int64_t next) const { return first_entry(group, next); }
+
+  /// Whether an entry of a group's table could be filled from what is cached. Asked of all groups but the first.
+  using EntryTest = std::function<bool(std::size_t group, std::int64_t entry)>;
+  /// Each group has, of its first num_entries entries, those that positions from `next` on see.
+  bool has_seen(std::int64_t next, std::int64_t num_entries, const EntryTest& has) const;
+  /// The largest number of entries, at most num_entries, all of which the first group has, and of which each other
+  /// group has those that positions behind them see. O(entries tested), each at most once for a group.
+  std::int64_t longest_hit(std::int64_t num_entries, const EntryTest& has) const;
 
   /// Blocks that a sequence of up to num_tokens, sharing nothing, holds at once; see above.
   std::int64_t blocks_for(std::int64_t num_tokens) const;

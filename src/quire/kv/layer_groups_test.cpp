@@ -102,6 +102,27 @@ std::vector<TokenId> some_tokens(int token, int count) {
   return std::vector<TokenId>(static_cast<std::size_t>(count), TokenId{token});
 }
 
+TEST(LayerGroups, TheLongestHitIsTheLargestCountOfWhichEachGroupHasWhatIsSeenBehindIt) {
+  Rng rng(3);
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<LayerGroup> groups = {LayerGroup{}};
+    for (std::int64_t g = rng.between(0, 3); g > 0; --g)
+      groups.push_back({static_cast<std::int32_t>(rng.chance(0.2) ? 0 : rng.between(1, 40))});
+    const GroupGeometry geometry(8, groups, 64);
+    const std::int64_t num_entries = rng.between(0, 12);
+    const std::uint64_t seed = rng();
+    const std::uint64_t percent = static_cast<std::uint64_t>(rng.between(50, 100));
+    const auto has = [&](std::size_t group, std::int64_t entry) {
+      EXPECT_TRUE(group > 0 && entry >= 0 && entry < num_entries);
+      return random_at(seed, group * 100 + static_cast<std::uint64_t>(entry)) % 100 < percent;
+    };
+    std::int64_t longest = 0;
+    for (std::int64_t count = 1; count <= num_entries; ++count)
+      if (geometry.has_seen(count * 8, count, has)) longest = count;
+    ASSERT_EQ(geometry.longest_hit(num_entries, has), longest) << "round " << round;
+  }
+}
+
 TEST(LayerGroups, AHitNeedsOfAWindowOnlyWhatItsFirstPositionSees) {
   CacheChecker checker(64, GroupGeometry(8, {{0}, {16}}, 64));
   const auto prompt = some_tokens(1, 64);

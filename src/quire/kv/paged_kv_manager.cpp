@@ -21,7 +21,6 @@ PagedKvManager::PagedKvManager(std::int32_t num_blocks, const GroupGeometry& geo
       drops_(static_cast<std::size_t>(num_blocks) + 1) {
   QUIRE_CHECK(is_block_size(block_size_), block_size_);
   if (cache) index_.emplace(num_blocks, block_size_, *cache, geometry_.num_groups());
-  QUIRE_CHECK(tiers.num_frames == 0 || geometry_.num_groups() == 1, "tiers with layer groups");
   if (cache && tiers.num_frames > 0) tiers_.emplace(tiers, num_blocks);
   begin_plan();
 }
@@ -281,7 +280,8 @@ bool PagedKvManager::plan_start(SequenceId sequence, const PrefixHit& hit, std::
   if (num_needed > plan_free_blocks_) return false;
   for (BlockId block : hit.blocks)
     if (block != kNullBlock) plan_pin(block);
-  for (BlockId block : hit.copy_from) plan_pin(block);
+  for (BlockId block : hit.copy_from)
+    if (block != kNullBlock) plan_pin(block);
   plan_free_blocks_ -= num_own;
   note_operation(nullptr, sequence, num_tokens);
   operations_.back().hit = planned_hits_.size();
@@ -316,7 +316,8 @@ void PagedKvManager::pin_hits() {
   for (const PrefixHit& hit : planned_hits_) {
     for (BlockId block : hit.blocks)
       if (block != kNullBlock) pool_.share(block);
-    for (BlockId block : hit.copy_from) pool_.share(block);
+    for (BlockId block : hit.copy_from)
+      if (block != kNullBlock) pool_.share(block);
     if (tiers_) pin_frames(hit);
   }
 }
@@ -324,7 +325,8 @@ void PagedKvManager::pin_hits() {
 /// The shared blocks are the tables' now.
 void PagedKvManager::unpin_hits() {
   for (const PrefixHit& hit : planned_hits_) {
-    for (BlockId block : hit.copy_from) drop_reference(block);
+    for (BlockId block : hit.copy_from)
+      if (block != kNullBlock) drop_reference(block);
     if (tiers_) unpin_frames(hit);
   }
 }
@@ -353,7 +355,7 @@ KvReservation PagedKvManager::commit_reserve(const PlannedOperation& operation, 
 void PagedKvManager::begin_with(Entry& entry, const PrefixHit& hit, KvChanges& changes) {
   entry.num_published = hit.num_blocks;
   entry.num_tokens = hit.num_tokens;
-  entry.num_computed = std::int64_t{hit.num_blocks} * block_size_;
+  entry.num_computed = hit.tail_is_kept ? hit.num_tokens : std::int64_t{hit.num_blocks} * block_size_;
   for (std::size_t group = 0; group < entry.tables.size(); ++group) {
     BlockTable& table = entry.tables[group];
     const auto first = hit.blocks.begin() + static_cast<std::ptrdiff_t>(group) * hit.num_blocks;
@@ -365,13 +367,16 @@ void PagedKvManager::begin_with(Entry& entry, const PrefixHit& hit, KvChanges& c
   } else if (hit.num_blocks > 0) {
     entry.published_end = index_->end_at(entry.tables.front().blocks.back());
   }
-  for (std::size_t group = 0; group < hit.copy_from.size(); ++group) {
-    entry.tables[group].blocks.push_back(must_allocate(changes));
-    changes.copies.push_back({hit.copy_from[group], entry.tables[group].blocks.back()});
+  if (hit.copy_from.empty() && hit.tail_frames.empty()) return;
+  for (std::size_t group = 0; group < entry.tables.size(); ++group) {
+    const BlockId tail = must_allocate(changes);
+    entry.tables[group].blocks.push_back(tail);
+    if (!hit.copy_from.empty() && hit.copy_from[group] != kNullBlock) {
+      changes.copies.push_back({hit.copy_from[group], tail});
+    } else {
+      load_frame(hit.tail_frames[group], tail, changes);
+    }
   }
-  if (hit.tail_frame == kNoFrame) return;
-  entry.tables.front().blocks.push_back(must_allocate(changes));
-  load_frame(hit.tail_frame, entry.tables.front().blocks.back(), changes);
 }
 
 /// The tail is about to be written: it must be the sequence's own, and nameless.

@@ -17,12 +17,13 @@
 //  K1  (I2) a block's reference count = the number of table entries that name it
 //  K2  (I5) all tables of a sequence have ceil(num_tokens / block_size) entries. Those before first_held are null, and
 //      first_held lies where the group's window says; all others are blocks in use, no block twice in a sequence
-//  K3  (I3) nothing is written to a shared block: a reservation that starts inside a block with other holders replaces that
-//      block by a copy (checked while committing)
+//  K3  (I3) nothing is written to a shared block: a reservation that starts inside a block with other holders replaces
+//      that block by a copy (checked while committing)
 //  K4  (I3) nothing is written to a keyed block: a reservation that starts inside one, in a fork that has less than its
 //      parent had, takes its key or replaces it by a copy
 
 #include <unordered_map>
+#include <utility>
 
 #include "quire/base/result.h"
 #include "quire/kv/block_pool.h"
@@ -40,7 +41,7 @@ bool is_block_size(std::int64_t block_size);
 class PagedKvManager : public KvManager {
  public:
   /// is_block_size(geometry.block_size()); num_blocks >= 1. Both are checked where they enter (CoreOptions).
-  /// `cache`: whose prefixes are cached; nullopt: no cache, and no tiers. Tiers need one layer group.
+  /// `cache`: whose prefixes are cached; nullopt: no cache, and no tiers.
   PagedKvManager(std::int32_t num_blocks, const GroupGeometry& geometry,
                  std::optional<CacheIdentity> cache = std::nullopt, const TierOptions& tiers = {});
   /// One full group.
@@ -74,7 +75,8 @@ class PagedKvManager : public KvManager {
   void forget_kept(KeyChain& chain) override;
   bool plan_reads(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit,
                   const PrefixHit& hit) override;
-  bool is_reading(const KeyChain& chain, const PrefixHit& hit) const override;
+  bool is_reading(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit,
+                  const PrefixHit& hit) const override;
   void note_files(std::span<const BlockKey> keys) override;
   void end_transfer(const TransferEnd& end) override;
   std::int32_t num_reads_in_flight() const override;
@@ -110,6 +112,23 @@ class PagedKvManager : public KvManager {
     std::int64_t num_tokens;  ///< kRelease: release it
     std::size_t hit;          ///< of planned_hits_; kNoHit
   };
+  /// What is looked up: at most `limit` of the tokens.
+  struct Wanted {
+    const KeyChain& chain;
+    std::span<const TokenId> tokens;
+    std::int64_t limit;
+  };
+  /// Where some content lies: in the pool or, if not there, in a frame.
+  struct Source {
+    BlockId block;
+    FrameId frame;
+    bool is_there() const { return block != kNullBlock || frame != kNoFrame; }
+  };
+  /// What pool and RAM have of the first group, from the first block on.
+  struct Walk {
+    std::vector<Source> firsts;
+    std::vector<PrefixEnd> ends;  ///< [firsts + 1]: of the prefix before each block, and of all of it
+  };
   static constexpr std::int64_t kRelease = -1;
   static constexpr std::size_t kNoHit = ~std::size_t{0};
   /// References that the open plan takes from a block; negative: gives to it. Counts of older plans are stale and read
@@ -133,13 +152,17 @@ class PagedKvManager : public KvManager {
   KvReservation commit_reserve(const PlannedOperation& operation, KvChanges& changes);
   void begin_with(Entry& entry, const PrefixHit& hit, KvChanges& changes);
   void own_tail(Entry& entry, std::size_t group, KvChanges& changes);
-  std::size_t longest_common(std::span<const BlockId> firsts) const;
-  void add_blocks(std::span<const BlockId> firsts, PrefixHit& hit) const;
-  void add_copy(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit, PrefixEnd end,
-                PrefixHit& hit) const;
+  BlockContent content_at(const Wanted& wanted, std::size_t index, PrefixEnd before) const;
+  Source find_source(const BlockContent& content, BlockId first, std::size_t group) const;
+  Walk walk_first_group(const Wanted& wanted) const;
+  Source source_at(const Wanted& wanted, const Walk& walk, std::size_t group, std::size_t index) const;
+  std::vector<Source> find_tail(const Wanted& wanted, PrefixEnd before, PrefixHit& hit) const;
+  void add_tail(const Wanted& wanted, PrefixEnd before, PrefixHit& hit) const;
+  void add_blocks(const Wanted& wanted, const Walk& walk, PrefixHit& hit) const;
   void publish_blocks(Entry& entry, KeyChain& chain, std::span<const TokenId> tokens);
   bool publish_next(Entry& entry, const KeyChain& chain, std::span<const TokenId> tokens);
   void publish_companions(const Entry& entry, std::size_t index, BlockId first);
+  bool add_companion(const Entry& entry, std::size_t group, std::size_t index, BlockId first);
   void move_windows(Entry& entry, std::int64_t num_computed);
   void forget_key(BlockId block);
   BlockId must_allocate(KvChanges& changes);
@@ -148,20 +171,42 @@ class PagedKvManager : public KvManager {
   std::optional<std::string> validate_table(const Entry& entry, std::size_t group) const;
 
   // paged_kv_tiers.cpp; each needs tiers_.
-  void match_tail(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit, PrefixEnd end,
-                  PrefixHit& hit) const;
+  void use_kept_tail(const Wanted& wanted, const Walk& walk, PrefixHit& hit) const;
   void demote(BlockId block, KvChanges& changes);
+  std::int32_t num_held_alone(std::span<const SequenceId> sequences, std::size_t group) const;
   void keep(const Entry& entry, KvChanges& changes);
+  bool keep_block(BlockId block, KvTiers::Kept& kept, KvChanges& changes);
+  void keep_tails(const Entry& entry, KvTiers::Kept& kept, KvChanges& changes);
   void load_blocks(Entry& entry, const PrefixHit& hit, KvChanges& changes);
-  void start_writes(KvChanges& changes);
-  void start_reads(KvChanges& changes);
-  void note_published(BlockId block, const BlockContent& content, std::span<const TokenId> tokens, std::size_t end);
+  BlockId name_loaded(Entry& entry, BlockId block, FrameId frame, PrefixEnd before);
   void store_block(BlockId block, FrameId frame, KvChanges& changes);
   void load_frame(FrameId frame, BlockId block, KvChanges& changes);
   void pin_frames(const PrefixHit& hit);
   void unpin_frames(const PrefixHit& hit);
-  std::uint64_t number_behind(const PrefixHit& hit) const;
-  bool is_planned_read(const BlockKey& key) const;
+
+  // paged_kv_files.cpp; the first one does nothing without files, all others need them.
+  void note_published(BlockId block, std::size_t index);
+  /// Where a block behind a hit is. Later ones are nearer.
+  enum class Whereabouts : std::uint8_t { absent, in_file, coming, there };
+  /// What there is behind a hit: rows of blocks of all groups, as far as the first group's is not absent.
+  struct Ahead {
+    std::size_t begin;                   ///< the first row's index
+    std::size_t full;                    ///< blocks that lie within the limit; one more row may cross it
+    std::vector<Whereabouts> blocks;     ///< [num_rows, num_groups]
+    std::vector<std::uint64_t> numbers;  ///< [num_rows]: of the content; 0: it gets one when it is read
+  };
+  /// Blocks [begin of the hit, end) of the first group, and of the others what a hit of so many needs.
+  struct Reach {
+    std::size_t end = 0;
+    std::vector<std::pair<std::size_t, std::size_t>> blocks;  ///< (index, group), not yet there, in order
+  };
+  void start_writes(KvChanges& changes);
+  void start_reads(KvChanges& changes);
+  Ahead look_ahead(const Wanted& wanted, const PrefixHit& hit, std::size_t max_reads) const;
+  Whereabouts find_ahead(const BlockContent& content, bool knows_before, BlockId first, std::size_t group) const;
+  std::uint64_t number_ahead(const BlockContent& content, Whereabouts where, BlockId first) const;
+  PrefixEnd end_of(const PrefixHit& hit) const;
+  Reach reach(const Ahead& ahead, Whereabouts at_least, std::size_t most) const;
 
   const GroupGeometry geometry_;
   const std::int32_t block_size_;

@@ -1,4 +1,4 @@
-// PagedKvManager and the tiers behind its pool: what moves between them, and when. There is one layer group.
+// PagedKvManager and the RAM tier behind its pool: what moves between them, and when. paged_kv_files.cpp has the files.
 
 #include <algorithm>
 
@@ -9,44 +9,39 @@ namespace quire {
 
 // -- looking up --
 
-/// Behind the full blocks of the hit: the kept tail of the sequence itself, or a keyed frame of which the part up to
-/// the limit is wanted, if that is more than what the pool has.
-void PagedKvManager::match_tail(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit,
-                                PrefixEnd end, PrefixHit& hit) const {
-  const auto size = static_cast<std::size_t>(block_size_);
-  const std::size_t i = hit.blocks.size();
-  const auto wanted = std::min<std::int64_t>(block_size_, limit - static_cast<std::int64_t>(i * size));
-  FrameId frame = kNoFrame;
-  std::int64_t num_tail_tokens = 0;
-  bool is_kept = false;
-  if (i < chain.keys.size() && wanted > 0) {
-    frame = tiers_->ram.find({chain.keys[i], chain.parent_of(i), end, chain.salt, tokens.subspan(i * size, size)});
-    if (frame != kNoFrame) num_tail_tokens = wanted;
-  }
-  const auto kept = tiers_->kept.find(chain.kept);
-  if (frame == kNoFrame && kept != tiers_->kept.end() && kept->second.tail != kNoFrame &&
-      kept->second.num_full_blocks == static_cast<std::int32_t>(i)) {
-    frame = kept->second.tail;
-    num_tail_tokens = std::min<std::int64_t>(kept->second.num_tail_tokens, wanted);
-    is_kept = true;
-  }
-  const auto num_tokens = static_cast<std::int32_t>(i * size) + static_cast<std::int32_t>(num_tail_tokens);
-  if (frame == kNoFrame || num_tokens <= hit.num_tokens) return;
+/// Where the sequence itself has left off, if that is more than what has been found: at an unfilled tail of its own.
+/// Windows have what positions behind the tail see; the full blocks alone may be no hit.
+void PagedKvManager::use_kept_tail(const Wanted& wanted, const Walk& walk, PrefixHit& hit) const {
+  const auto kept = tiers_->kept.find(wanted.chain.kept);
+  if (kept == tiers_->kept.end() || kept->second.tails.empty()) return;
+  const std::int64_t num_blocks = kept->second.num_full_blocks;
+  const std::int64_t num_tokens = std::min(num_blocks * block_size_ + kept->second.num_tail_tokens, wanted.limit);
+  if (num_blocks > static_cast<std::int64_t>(walk.firsts.size()) || num_tokens <= hit.num_tokens) return;
+  const bool is_seen = geometry_.has_seen(num_tokens, num_blocks, [&](std::size_t group, std::int64_t entry) {
+    return source_at(wanted, walk, group, static_cast<std::size_t>(entry)).is_there();
+  });
+  if (!is_seen) return;
   hit.drop_copy(block_size_);
-  hit.tail_frame = frame;
-  hit.tail_is_kept = is_kept;
-  hit.num_tokens = num_tokens;
+  hit.num_blocks = static_cast<std::int32_t>(num_blocks);
+  hit.num_tokens = static_cast<std::int32_t>(num_tokens);
+  hit.tail_frames = kept->second.tails;
+  hit.tail_is_kept = true;
 }
 
 // -- between pool and RAM --
 
-/// The idle block is about to be given out for other content.
+/// The idle block is about to be given out for other content, and it and its companions lose their keys. It is stored
+/// last, and so goes after them: without it they are not found.
 void PagedKvManager::demote(BlockId block, KvChanges& changes) {
-  const RamTier::Stored stored = tiers_->ram.store(index_->content_of(block));
-  if (stored.frame == kNoFrame) {
-    ++tiers_->counters.blocks_lost;
-  } else if (stored.is_new) {
-    store_block(block, stored.frame, changes);
+  for (std::size_t group = geometry_.num_groups(); group-- > 0;) {
+    const BlockId source = group == 0 ? block : index_->companion(block, group);
+    if (source == kNullBlock) continue;
+    const RamTier::Stored stored = tiers_->ram.store(index_->content_of(source));
+    if (stored.frame == kNoFrame) {
+      ++tiers_->counters.blocks_lost;
+    } else if (stored.is_new) {
+      store_block(source, stored.frame, changes);
+    }
   }
 }
 
@@ -64,40 +59,57 @@ void PagedKvManager::load_frame(FrameId frame, BlockId block, KvChanges& changes
 void PagedKvManager::pin_frames(const PrefixHit& hit) {
   for (FrameId frame : hit.frames)
     if (frame != kNoFrame) tiers_->ram.pin(frame);
-  if (hit.is_tail_keyed()) tiers_->ram.pin(hit.tail_frame);
+  if (hit.tail_is_kept) return;
+  for (FrameId frame : hit.tail_frames)
+    if (frame != kNoFrame) tiers_->ram.pin(frame);
 }
 
 void PagedKvManager::unpin_frames(const PrefixHit& hit) {
-  if (hit.is_tail_keyed()) tiers_->ram.unpin(hit.tail_frame);
-  for (auto frame = hit.frames.rbegin(); frame != hit.frames.rend(); ++frame)
-    if (*frame != kNoFrame) tiers_->ram.unpin(*frame);
+  const auto unpin = [&](FrameId frame) {
+    if (frame != kNoFrame) tiers_->ram.unpin(frame);
+  };
+  if (!hit.tail_is_kept) std::ranges::for_each(hit.tail_frames, unpin);
+  const auto num_blocks = static_cast<std::size_t>(hit.num_blocks);
+  for (std::size_t i = hit.frames.empty() ? 0 : num_blocks; i-- > 0;)
+    for (std::size_t group = geometry_.num_groups(); group-- > 0;) unpin(hit.frames[group * num_blocks + i]);
 }
 
-/// The table begins with the hit's blocks; those that are null get a block and are loaded. They are keyed at once:
+/// The tables begin with the hit's blocks; those that are in frames get a block and are loaded. They are keyed at once:
 /// whoever finds them computes in a later step.
 void PagedKvManager::load_blocks(Entry& entry, const PrefixHit& hit, KvChanges& changes) {
-  PrefixEnd end;
-  for (std::size_t i = 0; i < hit.blocks.size(); ++i) {
-    BlockId& block = entry.tables.front().blocks[i];
-    if (block != kNullBlock) {
-      end = index_->end_at(block);
-      continue;
+  const auto num_blocks = static_cast<std::size_t>(hit.num_blocks);
+  for (std::size_t i = 0; i < num_blocks; ++i) {
+    const PrefixEnd before = entry.published_end;
+    BlockId first = entry.tables.front().blocks[i];
+    for (std::size_t group = 0; group < entry.tables.size(); ++group) {
+      const FrameId frame = hit.frames[group * num_blocks + i];
+      BlockId& block = entry.tables[group].blocks[i];
+      if (frame != kNoFrame) {
+        block = must_allocate(changes);
+        load_frame(frame, block, changes);
+        if (group == 0) first = name_loaded(entry, block, frame, before);
+      }
+      if (!entry.publishes) continue;
+      if (group == 0) entry.published_end = index_->end_at(first);
+      if (group > 0 && frame != kNoFrame) add_companion(entry, group, i, first);
     }
-    block = must_allocate(changes);
-    load_frame(hit.frames[i], block, changes);
-    const NumberedContent& content = tiers_->ram.content(hit.frames[i]);
-    if (!entry.publishes) continue;
-    const BlockContent asked{content.key, content.parent_key, end, content.salt, content.tokens};
-    PrefixIndex::Published published = index_->publish(block, asked, content.number);
-    if (published.outcome == PrefixIndex::Outcome::displaced) {
-      forget_key(published.holder);
-      published = index_->publish(block, asked, content.number);
-    }
-    entry.publishes = published.outcome != PrefixIndex::Outcome::collision;
-    if (published.outcome == PrefixIndex::Outcome::added) pool_.set_keyed(block, true);
-    if (entry.publishes) end = index_->end_at(published.holder);
   }
-  entry.published_end = end;
+}
+
+/// The first group's block gets the key of what is loaded into it. The block that has it: maybe another one; null: none
+/// can, and what follows has no key either.
+BlockId PagedKvManager::name_loaded(Entry& entry, BlockId block, FrameId frame, PrefixEnd before) {
+  if (!entry.publishes) return kNullBlock;
+  const NumberedContent& content = tiers_->ram.content(frame);
+  const BlockContent asked{content.key, content.parent_key, before, content.salt, content.tokens};
+  PrefixIndex::Published published = index_->publish(block, asked, content.number);
+  if (published.outcome == PrefixIndex::Outcome::displaced) {
+    forget_key(published.holder);
+    published = index_->publish(block, asked, content.number);
+  }
+  entry.publishes = published.outcome != PrefixIndex::Outcome::collision;
+  if (published.outcome == PrefixIndex::Outcome::added) pool_.set_keyed(block, true);
+  return entry.publishes ? published.holder : kNullBlock;
 }
 
 // -- keeping what a preempted sequence has --
@@ -106,22 +118,32 @@ KeepEstimate PagedKvManager::estimate_keep(std::span<const SequenceId> sequences
   KeepEstimate estimate;
   if (!tiers_) return estimate;
   estimate.has_tiers = true;
+  for (std::size_t group = 0; group < geometry_.num_groups(); ++group) {
+    const std::int32_t num_blocks = num_held_alone(sequences, group);
+    if (group == 0) estimate.num_tokens = std::int64_t{num_blocks} * block_size_;
+    estimate.num_blocks += num_blocks;
+  }
+  estimate.fits = estimate.num_blocks <= tiers_->ram.num_available() - tiers_->planned_frames;
+  return estimate;
+}
+
+/// Blocks of a group that these sequences hold and nobody else.
+std::int32_t PagedKvManager::num_held_alone(std::span<const SequenceId> sequences, std::size_t group) const {
   std::vector<BlockId> held;
   for (SequenceId sequence : sequences) {
     const Entry* entry = find(sequence);
     if (!entry) continue;
-    const std::vector<BlockId>& blocks = entry->tables.front().blocks;
-    held.insert(held.end(), blocks.begin(), blocks.end());
+    const BlockTable& table = entry->tables[group];
+    held.insert(held.end(), table.blocks.begin() + table.first_held, table.blocks.end());
   }
   std::sort(held.begin(), held.end());
+  std::int32_t num_alone = 0;
   for (auto first = held.begin(); first != held.end();) {
     const auto last = std::upper_bound(first, held.end(), *first);
-    estimate.num_blocks += pool_.ref_count(*first) == last - first ? 1 : 0;
+    num_alone += pool_.ref_count(*first) == last - first ? 1 : 0;
     first = last;
   }
-  estimate.num_tokens = std::int64_t{estimate.num_blocks} * block_size_;
-  estimate.fits = estimate.num_blocks <= tiers_->ram.num_available() - tiers_->planned_frames;
-  return estimate;
+  return num_alone;
 }
 
 void PagedKvManager::plan_keep(SequenceId sequence, KeyChain& chain) {
@@ -135,23 +157,36 @@ void PagedKvManager::plan_keep(SequenceId sequence, KeyChain& chain) {
 void PagedKvManager::keep(const Entry& entry, KvChanges& changes) {
   if (std::ranges::count(tiers_->planned_keeps, entry.sequence) == 0) return;
   KvTiers::Kept kept;
-  const BlockTable& table = entry.tables.front();
   kept.num_full_blocks = static_cast<std::int32_t>(entry.num_tokens / block_size_);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(entry.num_published); ++i) {
-    const BlockId block = table.blocks[i];
-    if (!pool_.is_keyed(block) || pool_.ref_count(block) > 1) continue;
-    const RamTier::Stored stored = tiers_->ram.store(index_->content_of(block));
-    if (stored.frame == kNoFrame) break;
-    if (stored.is_new) store_block(block, stored.frame, changes);
-    tiers_->ram.pin(stored.frame);
-    kept.pinned.push_back(stored.frame);
-  }
   kept.num_tail_tokens = static_cast<std::int32_t>(entry.num_tokens % block_size_);
-  const bool keeps_tail = kept.num_tail_tokens > 0 && entry.num_published == kept.num_full_blocks &&
-                          pool_.ref_count(table.blocks.back()) == 1;
-  if (keeps_tail) kept.tail = tiers_->ram.take();
-  if (kept.tail != kNoFrame) store_block(table.blocks.back(), kept.tail, changes);
+  bool has_room = true;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(entry.num_published); ++i)
+    for (std::size_t group = 0; group < entry.tables.size() && has_room; ++group)
+      has_room = keep_block(entry.tables[group].blocks[i], kept, changes);
+  if (kept.num_tail_tokens > 0 && entry.num_published == kept.num_full_blocks) keep_tails(entry, kept, changes);
   tiers_->kept.emplace(entry.sequence, std::move(kept));
+}
+
+/// Of an entry of the table, which may be null. False: there is no room.
+bool PagedKvManager::keep_block(BlockId block, KvTiers::Kept& kept, KvChanges& changes) {
+  if (block == kNullBlock || !pool_.is_keyed(block) || pool_.ref_count(block) > 1) return true;
+  const RamTier::Stored stored = tiers_->ram.store(index_->content_of(block));
+  if (stored.frame == kNoFrame) return false;
+  if (stored.is_new) store_block(block, stored.frame, changes);
+  tiers_->ram.pin(stored.frame);
+  kept.pinned.push_back(stored.frame);
+  return true;
+}
+
+/// The unfilled last blocks, all of them or none.
+void PagedKvManager::keep_tails(const Entry& entry, KvTiers::Kept& kept, KvChanges& changes) {
+  const auto is_shared = [&](const BlockTable& table) { return pool_.ref_count(table.blocks.back()) > 1; };
+  const auto num_groups = static_cast<std::int32_t>(entry.tables.size());
+  if (std::ranges::any_of(entry.tables, is_shared) || tiers_->ram.num_available() < num_groups) return;
+  for (const BlockTable& table : entry.tables) {
+    kept.tails.push_back(tiers_->ram.take());
+    store_block(table.blocks.back(), kept.tails.back(), changes);
+  }
 }
 
 void PagedKvManager::forget_kept(KeyChain& chain) {
@@ -160,118 +195,7 @@ void PagedKvManager::forget_kept(KeyChain& chain) {
   chain.kept = {};
 }
 
-// -- files --
-
-void PagedKvManager::note_published(BlockId block, const BlockContent& content, std::span<const TokenId> tokens,
-                                    std::size_t end) {
-  if (!published_tokens_ || published_tokens_->size() != tokens.size())
-    published_tokens_ = std::make_shared<const std::vector<TokenId>>(tokens.begin(), tokens.end());
-  tiers_->files->note_published({block, index_->end_at(block).number, content.key, std::string(content.salt),
-                                 published_tokens_, static_cast<std::int32_t>(end)});
-}
-
-/// What was published and is still in the pool or in RAM.
-void PagedKvManager::start_writes(KvChanges& changes) {
-  if (!tiers_->files) return;
-  FileTier& files = *tiers_->files;
-  while (files.can_start_write()) {
-    const FileTier::Waiting source = files.take_waiting();
-    const FrameId frame = tiers_->ram.find_number(source.key, source.number);
-    if (index_->is_alive({source.number, source.block})) {
-      files.start_write(source, source.block, kNoFrame, changes.tiers);
-    } else if (frame != kNoFrame) {
-      files.start_write(source, kNullBlock, frame, changes.tiers);
-    } else {
-      ++tiers_->counters.writes_given_up;
-    }
-  }
-}
-
-bool PagedKvManager::plan_reads(const KeyChain& chain, std::span<const TokenId> tokens, std::int64_t limit,
-                                const PrefixHit& hit) {
-  if (!tiers_ || !tiers_->files) return false;
-  const auto size = static_cast<std::size_t>(block_size_);
-  const std::size_t begin = hit.blocks.size();
-  std::uint64_t parent = begin == 0 ? 0 : number_behind(hit);
-  KvTiers::PlannedReads reads;
-  for (std::size_t i = begin; i < chain.keys.size() && static_cast<std::int64_t>(i * size) < limit; ++i) {
-    const BlockKey& key = chain.keys[i];
-    const bool fits = tiers_->planned_frames < tiers_->ram.num_available();
-    const bool is_on_its_way = tiers_->files->is_reading(key) || is_planned_read(key) ||
-                               std::ranges::count(reads.contents, key, &NumberedContent::key) > 0;
-    if (!fits || is_on_its_way || !tiers_->files->has(key)) break;
-    const auto block = tokens.subspan(i * size, size);
-    reads.contents.push_back(
-        {key, chain.parent_of(i), index_->new_number(), parent, chain.salt, {block.begin(), block.end()}});
-    parent = reads.contents.back().number;
-    ++tiers_->planned_frames;
-  }
-  if (reads.contents.empty()) return false;
-  const auto stretch = tokens.first((begin + reads.contents.size()) * size);
-  reads.tokens.assign(stretch.begin(), stretch.end());
-  reads.first_block_end = static_cast<std::int32_t>((begin + 1) * size);
-  tiers_->planned_reads.push_back(std::move(reads));
-  return true;
-}
-
-/// Of the content that ends with the hit's last block.
-std::uint64_t PagedKvManager::number_behind(const PrefixHit& hit) const {
-  const BlockId block = hit.blocks.back();
-  return block != kNullBlock ? index_->end_at(block).number : tiers_->ram.content(hit.frames.back()).number;
-}
-
-bool PagedKvManager::is_planned_read(const BlockKey& key) const {
-  return std::ranges::any_of(tiers_->planned_reads, [&](const KvTiers::PlannedReads& reads) {
-    return std::ranges::count(reads.contents, key, &NumberedContent::key) > 0;
-  });
-}
-
-bool PagedKvManager::is_reading(const KeyChain& chain, const PrefixHit& hit) const {
-  if (!tiers_ || !tiers_->files || hit.blocks.size() >= chain.keys.size()) return false;
-  const BlockKey& key = chain.keys[hit.blocks.size()];
-  return tiers_->files->is_reading(key) || is_planned_read(key);
-}
-
-void PagedKvManager::start_reads(KvChanges& changes) {
-  for (KvTiers::PlannedReads& reads : tiers_->planned_reads) {
-    std::size_t end = static_cast<std::size_t>(reads.first_block_end);
-    for (NumberedContent& content : reads.contents) {
-      const FrameId frame = tiers_->ram.take();
-      if (frame == kNoFrame) break;
-      tiers_->files->start_read(frame, std::move(content), std::span(reads.tokens).first(end), changes.tiers);
-      end += static_cast<std::size_t>(block_size_);
-    }
-  }
-}
-
-void PagedKvManager::note_files(std::span<const BlockKey> keys) {
-  QUIRE_CHECK(operations_.empty(), "note_files while a plan is open");
-  if (tiers_ && tiers_->files) tiers_->files->note_found(keys);
-}
-
-void PagedKvManager::end_transfer(const TransferEnd& end) {
-  QUIRE_CHECK(operations_.empty(), "end_transfer while a plan is open");
-  if (!tiers_ || !tiers_->files) return;
-  FileTier::Ended ended = tiers_->files->end(end);
-  if (!ended.is_known) return;
-  KvTierCounters& counters = tiers_->counters;
-  ++(ended.read ? counters.reads : counters.writes)[static_cast<std::size_t>(end.outcome)];
-  counters.files_removed += end.removed.size();
-  if (!ended.read) return;
-  if (end.outcome == TransferOutcome::done) {
-    tiers_->ram.publish(ended.read->frame, std::move(ended.read->content));
-  } else {
-    tiers_->ram.give_back(ended.read->frame);
-  }
-}
-
-std::int32_t PagedKvManager::num_reads_in_flight() const {
-  return tiers_ && tiers_->files ? tiers_->files->num_reads() : 0;
-}
-
-bool PagedKvManager::has_transfers_to_start() const {
-  return tiers_ && tiers_->files && tiers_->files->can_start_write();
-}
+// -- counters --
 
 KvTierCounters PagedKvManager::tier_counters() const {
   if (!tiers_) return {};

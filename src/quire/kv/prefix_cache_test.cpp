@@ -39,6 +39,15 @@ TEST(BlockKeyMessage, B27TokenIdsEnterWithAll32Bits) {
   }
 }
 
+TEST(BlockKeyMessage, KeysOfDifferentLayerGroupsDifferAndTheFirstGroupsIsTheChains) {
+  const BlockKey key = DigestHasher().hash({});
+  EXPECT_EQ(in_group(key, 0), key);
+  std::vector<BlockKey> keys;
+  for (std::size_t group = 0; group < kMaxLayerGroups; ++group) keys.push_back(in_group(key, group));
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(std::adjacent_find(keys.begin(), keys.end()), keys.end());
+}
+
 // P13: the cache matched the whole prompt and nothing was left to compute.
 TEST(PrefixCache, P13AFullHitComputesTheLastTokenOnlyWhateverTheBlockSize) {
   for (std::int32_t block_size : {8, 16, 32, 64, 128}) {

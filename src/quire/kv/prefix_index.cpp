@@ -8,6 +8,12 @@
 
 namespace quire {
 
+bool is_same(const NumberedContent& held, const BlockContent& asked) {
+  const bool continues =
+      held.parent_number == asked.parent.number && (held.parent_number != 0 || held.salt == asked.salt);
+  return continues && std::ranges::equal(held.tokens, asked.tokens);
+}
+
 PrefixIndex::PrefixIndex(std::int32_t num_blocks, std::int32_t block_size, const CacheIdentity& identity,
                          std::size_t num_groups)
     : block_size_(block_size),
@@ -87,10 +93,23 @@ PrefixIndex::Published PrefixIndex::publish(BlockId block, const BlockContent& c
   return {Outcome::added, block};
 }
 
+/// Of a keyed block: the first group's block with which it goes, maybe itself, and its group.
+PrefixIndex::Place PrefixIndex::place_of(BlockId block) const {
+  const bool is_companion = num_groups_ > 1 && place_of_[block.value].first != kNullBlock;
+  return is_companion ? place_of_[block.value] : Place{block, 0};
+}
+
 NumberedContent PrefixIndex::content_of(BlockId block) const {
-  const Entry& entry = entries_[block.value];
-  const std::span<const TokenId> tokens = tokens_of(block);
-  return {entry.key, entry.parent_key, entry.number, entry.parent.number, entry.salt, {tokens.begin(), tokens.end()}};
+  const auto [first, group] = place_of(block);
+  const Entry& entry = entries_[first.value];
+  const std::span<const TokenId> tokens = tokens_of(first);
+  return {in_group(entry.key, group), entry.parent_key, entry.number,
+          entry.parent.number,        entry.salt,       {tokens.begin(), tokens.end()}};
+}
+
+bool PrefixIndex::has_content(BlockId block, const BlockKey& key, std::uint64_t number) const {
+  const auto [first, group] = place_of(block);
+  return entries_[first.value].number == number && in_group(entries_[first.value].key, group) == key;
 }
 
 void PrefixIndex::add_companion(BlockId first, std::size_t group, BlockId block) {

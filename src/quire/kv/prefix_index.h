@@ -9,13 +9,14 @@
 //
 // With several layer groups that is said of the first group's blocks. Each of them has at most one companion in every
 // other group: the block that holds the same tokens of that group's layers. A companion is keyed as well, and is named
-// by its first block's key and its group; it needs no tokens of its own, and loses its key with its first block.
+// by its first block's key and its group (in_group()); it needs no tokens of its own, has its first block's number, and
+// loses its key with its first block.
 //
 // find, publish and forget are O(1) lookups plus the comparison of one block's tokens; forget also takes O(groups).
 //
 // Invariants (validate):
-//  X1  (I4) the map names a block under a key if and only if the block is keyed with it; a keyed block is either that or a
-//      companion; index and pool agree on who is keyed
+//  X1  (I4) the map names a block under a key if and only if the block is keyed with it; a keyed block is either that
+//      or a companion; index and pool agree on who is keyed
 //  X2  (I4) the stored key is the key of the stored tokens, parent key and salt
 //  X3  the candidates of a parent are keyed blocks with that parent key, no block twice, no list empty
 //  X4  a companion and its first block name each other, and the first block is in the map
@@ -51,7 +52,8 @@ struct BlockContent {
   std::span<const TokenId> tokens;  ///< [block_size]
 };
 
-/// A keyed block's content, wherever it lies, by all that identifies it.
+/// A keyed block's content, wherever it lies, by all that identifies it. In another layer group than the first one the
+/// key is that of the group, all else is what it is in the first.
 struct NumberedContent {
   BlockKey key, parent_key;
   std::uint64_t number = 0;         ///< see PrefixEnd
@@ -59,6 +61,9 @@ struct NumberedContent {
   std::string salt;
   std::vector<TokenId> tokens;  ///< [block_size]
 };
+
+/// Whether the content, under a key that is the asked one (in some group), is what is asked for.
+bool is_same(const NumberedContent& held, const BlockContent& asked);
 
 class PrefixIndex {
  public:
@@ -99,8 +104,10 @@ class PrefixIndex {
   /// `block`, full and computed, has this content. `number`: the one that the content has elsewhere; 0: a new one.
   Published publish(BlockId block, const BlockContent& content, std::uint64_t number = 0);
 
-  /// Of a keyed block.
+  /// Of a keyed block, a companion too.
   NumberedContent content_of(BlockId block) const;
+  /// The block is keyed, or a companion, and holds the content with this key and number.
+  bool has_content(BlockId block, const BlockKey& key, std::uint64_t number) const;
   /// For content that is keyed elsewhere first.
   std::uint64_t new_number() { return next_number_++; }
 
@@ -135,6 +142,7 @@ class PrefixIndex {
     std::size_t count = 0;
   };
 
+  Place place_of(BlockId block) const;
   std::span<const TokenId> tokens_of(BlockId block) const;
   bool continues(BlockId block, PrefixEnd parent, std::string_view salt) const;
   bool holds(BlockId block, const BlockContent& content) const;

@@ -13,13 +13,9 @@ RamTier::RamTier(std::int32_t num_frames) : frames_(static_cast<std::size_t>(num
   for (auto id = static_cast<std::uint32_t>(num_frames); id >= 1; --id) free_.push_back(FrameId{id});
 }
 
-FrameId RamTier::find(const BlockContent& asked) const {
-  const auto found = frame_of_.find(asked.key);
-  if (found == frame_of_.end()) return kNoFrame;
-  const NumberedContent& held = frames_[found->second.value].content;
-  const bool continues =
-      held.parent_number == asked.parent.number && (held.parent_number != 0 || held.salt == asked.salt);
-  return continues && std::ranges::equal(held.tokens, asked.tokens) ? found->second : kNoFrame;
+FrameId RamTier::find(const BlockContent& asked, std::size_t group) const {
+  const auto found = frame_of_.find(in_group(asked.key, group));
+  return found != frame_of_.end() && is_same(content(found->second), asked) ? found->second : kNoFrame;
 }
 
 FrameId RamTier::find_number(const BlockKey& key, std::uint64_t number) const {

@@ -8,7 +8,8 @@
 //     private  somebody's alone: the unfilled tail of a preempted sequence, or the target of a transfer in flight
 //
 // Truth as in PrefixIndex: content is accepted by its tokens and the number of the content before it, never by its
-// hash. A content keeps its number when it moves between pool and frames.
+// hash. A content keeps its number when it moves between pool and frames. The layer group is part of its key
+// (kv/block_key.h).
 //
 // All operations are O(1), but for the comparison of one block's tokens.
 //
@@ -43,8 +44,8 @@ class RamTier {
   std::int32_t num_available() const { return static_cast<std::int32_t>(free_.size()) + num_evictable_; }
   std::uint64_t num_evicted() const { return num_evicted_; }
 
-  /// The frame with this content; kNoFrame if there is none, also if another content has the key.
-  FrameId find(const BlockContent& content) const;
+  /// The frame with this content of a layer group; kNoFrame if there is none, also if another content has the key.
+  FrameId find(const BlockContent& content, std::size_t group) const;
   /// The frame that has the content with this key and number; kNoFrame: none.
   FrameId find_number(const BlockKey& key, std::uint64_t number) const;
   const NumberedContent& content(FrameId frame) const { return frames_[frame.value].content; }

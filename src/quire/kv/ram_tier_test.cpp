@@ -21,7 +21,8 @@ NumberedContent content_of(std::uint64_t number, std::uint64_t parent = 0) {
 }
 
 FrameId find(const RamTier& ram, const NumberedContent& content) {
-  return ram.find({content.key, content.parent_key, {content.parent_number, kNullBlock}, content.salt, content.tokens});
+  return ram.find({content.key, content.parent_key, {content.parent_number, kNullBlock}, content.salt, content.tokens},
+                  0);
 }
 
 TEST(RamTier, EvictsTheLeastRecentlyUsedAndNeverWhatIsPinnedOrPrivate) {

@@ -294,6 +294,19 @@ TEST(VAttention, WhatAStartTakesOverTheNextOneOfThePlanDoesNotShare) {
   expect_fine(checker);
 }
 
+TEST(VAttention, WhereMemoryIsShortAPartlySharedGroupIsTakenOverAndNobodyElseHasItAnyMore) {
+  VAttentionChecker checker(options_of(7), true);
+  checker.run_plan({{seq(1), 128}});
+  const std::int32_t before = checker.manager().place_of(seq(1));
+  checker.release(seq(1));
+  checker.run_plan({{seq(2), 70, seq(1), 64}});  // three groups to share, four of its own, and no fifth to copy to
+  EXPECT_EQ(checker.num_cached(), 64);
+  EXPECT_TRUE(checker.changes().copies.empty());
+  EXPECT_NE(checker.manager().place_of(seq(2)), before) << "more than its content was found there";
+  EXPECT_EQ(checker.manager().table().size(before), 3);
+  expect_fine(checker);
+}
+
 TEST(VAttention, ContentStaysFindableWhileThereAreOtherPlaces) {
   VAttentionChecker checker(options_of(60), true);
   checker.run_plan({{seq(1), 140}});

@@ -48,14 +48,20 @@ class Step {
       if (num_rows_ == 0) return;
       for_rows(num_rows_, [&](std::int64_t row) { finish_row(scratch_.attended, row); });
       mark(Phase::attended);
+      read_ahead({&layer.gate, &layer.up});
       project(layer.attn_out, scratch_.attended);
       mark(Phase::attn_out);
       add_product(layer.post_attn_norm, [&](std::int64_t row) { norm_row(row, layer.ffn_norm); });
       mark(Phase::attn_norm);
       feed_forward(layer);
+      bool last = i + 1 == pass_.weights.layers.size();
+      if (last) {
+        read_ahead({&pass_.weights.output_head()});
+      } else {
+        read_ahead_qkv(pass_.weights.layers[i + 1]);
+      }
       project(layer.down, scratch_.activated);
       mark(Phase::down);
-      bool last = i + 1 == pass_.weights.layers.size();
       add_product(layer.post_ffn_norm, [&](std::int64_t row) {
         if (!last) norm_row_for_attention(row, pass_.weights.layers[i + 1].attn_norm);
       });
@@ -73,7 +79,8 @@ class Step {
   /// Runs body(row) for n rows, a few rows at a time.
   template <class Body>
   void for_rows(std::int64_t n, Body&& body) {
-    worker_.for_each(n, std::clamp<std::int64_t>(n / (4 * worker_.count()), 1, 8), body);
+    worker_.for_each(n, std::clamp<std::int64_t>(n / (4 * worker_.count()), 1, 8), body,
+                     [this] { return ahead_.fetch(); });
   }
 
   float* residual(std::int64_t row) { return scratch_.residual.as<float>() + row * config_.hidden; }
@@ -82,6 +89,7 @@ class Step {
 
   /// The residual stream starts as the token's embedding; its first norm comes along.
   void embed() {
+    read_ahead_qkv(pass_.weights.layers.front());
     for_rows(num_rows_, [&](std::int64_t row) {
       pass_.weights.embedding.dequantize_row(input_.tokens[static_cast<std::size_t>(row)].value, residual(row));
       if (config_.embedding_scale != 1) ops_.scale(residual(row), config_.embedding_scale, config_.hidden);
@@ -112,13 +120,18 @@ class Step {
     auto output = [](const PackedMatrix& weights, const std::vector<float>& bias, AlignedBuffer& out) {
       return MatmulOutput{&weights, or_null(bias), out.as<float>(), weights.rows()};
     };
-    const std::array outputs{output(layer.q, layer.q_bias, scratch_.q), output(layer.k, layer.k_bias, scratch_.k),
-                             output(layer.v, layer.v_bias, scratch_.v)};
-    ops::matmul(worker_, pass_.tier, scratch_.normed.view(num_rows_), outputs);
+    std::array outputs{output(layer.q, layer.q_bias, scratch_.q), output(layer.k, layer.k_bias, scratch_.k),
+                       output(layer.v, layer.v_bias, scratch_.v), MatmulOutput{}};
+    std::span<const MatmulOutput> all(outputs.data(), 3);
+    MatmulInput rest;
     if (adds_remainder(layer)) {
-      const std::array rest{output(layer.v, {}, scratch_.v_remainder)};
-      ops::matmul(worker_, pass_.tier, scratch_.remainder->view(num_rows_), rest);
+      rest = scratch_.remainder->view(num_rows_);
+      outputs[3] = output(layer.v, {}, scratch_.v_remainder);
+      outputs[3].input = &rest;
+      all = outputs;
     }
+    read_ahead({&layer.attn_out});
+    multiply(scratch_.normed, all);
   }
 
   bool adds_remainder(const LayerWeights& layer) const {
@@ -197,10 +210,27 @@ class Step {
     only_wanted_rows_ = true;
   }
 
+  using Matrices = std::initializer_list<const PackedMatrix*>;
+
+  /// From now on whoever waits fetches what it needs first of these.
+  void read_ahead(Matrices next) { ahead_ = ops::share_of(worker_, {next.begin(), next.size()}, num_rows_); }
+
+  void read_ahead_qkv(const LayerWeights& layer) {
+    if (adds_remainder(layer)) {
+      read_ahead({&layer.q, &layer.k, &layer.v, &layer.v});
+    } else {
+      read_ahead({&layer.q, &layer.k, &layer.v});
+    }
+  }
+
+  void multiply(const ProductInput& input, std::span<const MatmulOutput> outputs) {
+    ops::matmul(worker_, pass_.tier, input.view(num_rows_), outputs, ahead_);
+  }
+
   /// product = weights * input
   void project(const PackedMatrix& weights, const ProductInput& input) {
     const std::array outputs{MatmulOutput{&weights, nullptr, scratch_.product.as<float>(), config_.hidden}};
-    ops::matmul(worker_, pass_.tier, input.view(num_rows_), outputs);
+    multiply(input, outputs);
   }
 
   /// residual += product (after its norm, where the family has one), then next(row).
@@ -218,7 +248,8 @@ class Step {
   void feed_forward(const LayerWeights& layer) {
     const std::array outputs{MatmulOutput{&layer.gate, nullptr, scratch_.activated.row(0), config_.ffn},
                              MatmulOutput{&layer.up, nullptr, scratch_.up.as<float>(), config_.ffn}};
-    ops::matmul(worker_, pass_.tier, scratch_.normed.view(num_rows_), outputs);
+    read_ahead({&layer.down});
+    multiply(scratch_.normed, outputs);
     mark(Phase::gate_up);
     auto activate = config_.activation == Activation::silu ? ops_.silu_mul : ops_.gelu_tanh_mul;
     for_rows(num_rows_, [&](std::int64_t row) {
@@ -269,6 +300,7 @@ class Step {
   const attention::KvMemory memory_;
   const ForwardInput& input_;
   std::int64_t num_rows_;          ///< of the rows that still go on
+  ops::WeightsAhead ahead_;        ///< of the product that follows
   bool only_wanted_rows_ = false;  ///< the rows are those of input.logit_rows
 };
 

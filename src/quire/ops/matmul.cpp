@@ -10,9 +10,9 @@ namespace quire::ops {
 namespace {
 
 constexpr std::int64_t kTokensPerItem = 4 * quant::kRowBlock;  // their activations stay in the second-level cache
-constexpr std::int64_t kStripMultiple = 4;  // of float weights: kernels for one token walk this many strips at a time
+constexpr std::int64_t kFloatStripMultiple = 4;  // kernels of float weights for one token walk this many at a time
 constexpr std::int64_t kMaxStripsPerItem = 64;
-constexpr std::int64_t kItemsPerWorker = 8;  // enough for the last items to even out
+constexpr std::int64_t kItemsPerWorker = 16;  // enough for the last items to even out
 
 const MatmulKernels& kernels_of(CpuTier tier) {
   switch (tier) {
@@ -94,48 +94,115 @@ MatmulTask make_task(const MatmulInput& input, const MatmulOutput& output, const
   task.bias = output.bias != nullptr ? output.bias + row : nullptr;
   task.out = output.out + range.token * output.out_stride + row;
   task.out_stride = output.out_stride;
+  task.stretch_end = task.then = weights.strip(weights.num_strips());
   return task;
 }
 
-/// How a call is cut into items. The cut decides who computes what, never a result.
-struct Cut {
-  std::int64_t token_blocks, strips_per_item;
-};
+const quant::PackedMatrix& matrix_of(const quant::PackedMatrix* matrix) { return *matrix; }
+const quant::PackedMatrix& matrix_of(const MatmulOutput& output) { return *output.weights; }
 
-Cut choose_cut(std::int64_t num_strips, std::int64_t num_tokens, int workers) {
-  std::int64_t token_blocks = ceil_div(num_tokens, kTokensPerItem);
-  std::int64_t strip_items = ceil_div(kItemsPerWorker * workers, std::max<std::int64_t>(token_blocks, 1));
-  std::int64_t strips = round_up(ceil_div(num_strips, strip_items), kStripMultiple);
-  return {token_blocks, std::min(strips, kMaxStripsPerItem)};
-}
+/// How a call is cut into items: so many strips of one matrix times a block of tokens. The cut decides who computes
+/// what, never a result. Products is a span of matrices or of outputs.
+template <class Products>
+class Cut {
+ public:
+  Cut(Products products, std::int64_t num_tokens, int workers)
+      : products_(products), num_tokens_(num_tokens), token_blocks_(ceil_div(num_tokens, kTokensPerItem)) {
+    std::int64_t num_strips = 0;
+    bool any_float = false;
+    for (const auto& product : products_) {
+      num_strips += matrix_of(product).num_strips();
+      any_float = any_float || !is_quantized(matrix_of(product).dtype());
+    }
+    const std::int64_t strip_items = ceil_div(kItemsPerWorker * workers, std::max<std::int64_t>(token_blocks_, 1));
+    const std::int64_t strips = round_up(ceil_div(num_strips, strip_items), any_float ? kFloatStripMultiple : 1);
+    strips_per_item_ = std::min(strips, kMaxStripsPerItem);
+  }
+
+  std::int64_t num_items() const {
+    std::int64_t items = 0;
+    for (const auto& product : products_) items += items_of(product);
+    return items * token_blocks_;
+  }
+
+  struct Item {
+    std::size_t product;
+    Range range;
+  };
+  Item item(std::int64_t index) const {
+    // Token blocks of the same strips are neighbours, so that the strips stay in the cache.
+    std::int64_t strip_item = index / token_blocks_;
+    std::size_t product = 0;
+    for (; strip_item >= items_of(products_[product]); ++product) strip_item -= items_of(products_[product]);
+    Range range;
+    range.first = strip_item * strips_per_item_;
+    range.count = std::min(strips_per_item_, matrix_of(products_[product]).num_strips() - range.first);
+    range.token = index % token_blocks_ * kTokensPerItem;
+    range.tokens = std::min(kTokensPerItem, num_tokens_ - range.token);
+    return {product, range};
+  }
+
+ private:
+  template <class Product>
+  std::int64_t items_of(const Product& product) const {
+    return ceil_div(matrix_of(product).num_strips(), strips_per_item_);
+  }
+
+  Products products_;
+  std::int64_t num_tokens_, token_blocks_, strips_per_item_;
+};
 
 }  // namespace
 
-void matmul(Worker& worker, CpuTier tier, const MatmulInput& input, std::span<const MatmulOutput> outputs) {
+void matmul(Worker& worker, CpuTier tier, const MatmulInput& input, std::span<const MatmulOutput> outputs,
+            WeightsAhead& ahead) {
   const MatmulKernels& kernels = kernels_of(tier);
-  std::int64_t num_strips = 0;
+  auto input_of = [&input](const MatmulOutput& output) -> const MatmulInput& {
+    return output.input != nullptr ? *output.input : input;
+  };
   for (const auto& output : outputs) {
-    check_input(input, *output.weights);
-    num_strips += output.weights->num_strips();
+    QUIRE_CHECK(input_of(output).num_tokens == input.num_tokens, input_of(output).num_tokens, " ", input.num_tokens);
+    check_input(input_of(output), *output.weights);
   }
-  Cut cut = choose_cut(num_strips, input.num_tokens, worker.count());
-  std::int64_t num_items = 0;
-  for (const auto& output : outputs) num_items += ceil_div(output.weights->num_strips(), cut.strips_per_item);
+  const Cut cut(outputs, input.num_tokens, worker.count());
+  const std::int64_t num_items = cut.num_items();
+  if (num_items == 0) return worker.barrier();
+  const std::int64_t first = worker.share_begin(num_items, worker.index());
+  const std::int64_t end = worker.share_begin(num_items, worker.index() + 1);
+  const auto last = cut.item(std::min(std::max(end - 1, first), num_items - 1));
 
-  // Token blocks of the same strips are neighbours, so that the strips stay in the cache.
-  worker.for_each_in_shares(num_items * cut.token_blocks, 1, [&](std::int64_t item) {
-    std::int64_t strip_item = item / cut.token_blocks;
-    auto output = outputs.begin();
-    for (; strip_item >= ceil_div(output->weights->num_strips(), cut.strips_per_item); ++output) {
-      strip_item -= ceil_div(output->weights->num_strips(), cut.strips_per_item);
+  auto multiply = [&](std::int64_t index) {
+    const auto item = cut.item(index);
+    const MatmulOutput& output = outputs[item.product];
+    MatmulTask task = make_task(input_of(output), output, item.range);
+    if (index >= first && index < end) {
+      if (item.product != last.product) {
+        task.then = outputs[item.product + 1].weights->strip(0);
+      } else if (ahead.begin() != nullptr) {
+        task.stretch_end = output.weights->strip(last.range.first + last.range.count);
+        task.then = ahead.begin();
+      }
     }
-    Range range;
-    range.first = strip_item * cut.strips_per_item;
-    range.count = std::min(cut.strips_per_item, output->weights->num_strips() - range.first);
-    range.token = item % cut.token_blocks * kTokensPerItem;
-    range.tokens = std::min(kTokensPerItem, input.num_tokens - range.token);
-    kernel_of(kernels, output->weights->dtype())(make_task(input, *output, range));
-  });
+    kernel_of(kernels, output.weights->dtype())(task);
+  };
+  worker.for_each_in_shares(num_items, 1, multiply, [&ahead] { return ahead.fetch(); });
+}
+
+void matmul(Worker& worker, CpuTier tier, const MatmulInput& input, std::span<const MatmulOutput> outputs) {
+  WeightsAhead unknown;
+  matmul(worker, tier, input, outputs, unknown);
+}
+
+WeightsAhead share_of(const Worker& worker, std::span<const quant::PackedMatrix* const> matrices,
+                      std::int64_t num_tokens) {
+  const Cut cut(matrices, num_tokens, worker.count());
+  const std::int64_t num_items = cut.num_items();
+  const std::int64_t first = worker.share_begin(num_items, worker.index());
+  if (first >= worker.share_begin(num_items, worker.index() + 1)) return {};
+  const auto item = cut.item(first);
+  const quant::PackedMatrix& matrix = *matrices[item.product];
+  return {matrix.strip(item.range.first),
+          static_cast<std::size_t>((matrix.num_strips() - item.range.first) * matrix.strip_bytes())};
 }
 
 }  // namespace quire::ops

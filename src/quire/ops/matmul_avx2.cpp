@@ -9,7 +9,7 @@
 namespace quire::ops {
 namespace avx2 {
 
-inline constexpr int kMaxTokens = 8, kTokensAtOnce = 4, kMaxFloatTokens = 4;
+inline constexpr int kMaxTokens = 16, kTokensAtOnce = 4, kMaxFloatTokens = 4;
 
 #include "quire/ops/matmul_simd256.inl.h"
 

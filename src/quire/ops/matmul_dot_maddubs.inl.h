@@ -24,6 +24,11 @@ inline constexpr int kChain = kBits == 4   ? 8
                               : kBits == 6 ? 2
                                            : 1;
 
+/// Whether dot_in_shorts() takes off a format's offset.
+template <class Format>
+inline constexpr bool kOffsetInShorts = (Format::kBits == 5 && Format::kOffset == 16) ||
+                                        (Format::kBits == 6 && Format::kOffset == 32);
+
 template <int kBits, int kCount>
 inline void set_weights(Weights<kBits, kCount>& out, int i, Bytes codes) {
   if constexpr (kBits == 8) {
@@ -61,4 +66,24 @@ inline void dot(const Weights<kBits, kCount>& w, const std::int8_t* x, Ints (&su
       sums[t] = add_ints(sums[t], multiply_shorts(chains[t], every_int(0x00010001)));
     }
   }
+}
+
+/// Sums to sums[t] the products with weights less their offset, all in one chain of 16 bits that starts with the pair
+/// at `starts` of the t-th group from there. The chain may wrap: its end does fit, since 16 products with weights of
+/// magnitude 16, or 8 of magnitude 32, are at most 32,512.
+template <int kTokens, int kBits, int kCount>
+inline void dot_in_shorts(const Weights<kBits, kCount>& w, const std::int8_t* x, const std::int16_t* starts,
+                          Ints (&sums)[kTokens]) {
+  static_assert(kCount << kBits == 256);
+  constexpr int kStride = sizeof(quant::ActivationGroup);
+  Shorts chains[kTokens];
+  QUIRE_UNROLL
+  for (int t = 0; t < kTokens; ++t) chains[t] = broadcast4(reinterpret_cast<const std::byte*>(starts) + t * kStride);
+  QUIRE_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    QUIRE_UNROLL
+    for (int t = 0; t < kTokens; ++t) chains[t] = add_shorts(chains[t], products(w, i, x + t * kStride));
+  }
+  QUIRE_UNROLL
+  for (int t = 0; t < kTokens; ++t) sums[t] = multiply_shorts(chains[t], every_int(0x00010001));
 }

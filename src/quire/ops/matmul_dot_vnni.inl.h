@@ -11,6 +11,10 @@ struct Weights {
 template <int kBits>
 inline constexpr int kDotOffset = kBits == 8 ? 128 : 0;
 
+/// Whether dot_in_shorts() takes off a format's offset: here dot() starts with it.
+template <class Format>
+inline constexpr bool kOffsetInShorts = false;
+
 template <int kBits, int kCount>
 inline void set_weights(Weights<kBits, kCount>& out, int i, Bytes codes) {
   out.u[i] = kBits == 8 ? bytes_xor(codes, every_byte(0x80)) : codes;

@@ -25,6 +25,9 @@ struct MatmulTask {
   const float* bias;  ///< [num_rows] or null
   float* out;         ///< [num_tokens, num_rows], rows out_stride apart
   std::int64_t out_stride;
+
+  const std::byte* stretch_end;  ///< the caller reads on from these strips to here,
+  const std::byte* then;         ///< and then from here; both for prefetching alone
 };
 
 using MatmulKernel = void (*)(const MatmulTask&);

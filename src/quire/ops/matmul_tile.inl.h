@@ -15,6 +15,12 @@ inline void prefetch(const std::uint8_t* p, int bytes) {
 /// compute with what comes. One sequential stream with a long lead brings more bytes a second than several.
 constexpr std::int64_t prefetch_lead(int tokens) { return tokens <= 4 ? 16384 : tokens <= 8 ? 8192 : 6144; }
 
+/// What is read `lead` bytes after `at`.
+inline const std::uint8_t* place_ahead(const MatmulTask& task, const std::uint8_t* at, std::int64_t lead) {
+  const auto* end = reinterpret_cast<const std::uint8_t*>(task.stretch_end);
+  return end - at > lead ? at + lead : reinterpret_cast<const std::uint8_t*>(task.then) + (lead - (end - at));
+}
+
 /// Sums of a tile as [strip][token], to the output, with the bias; rows past the matrix are dropped.
 template <int kStrips, int kTokens>
 inline void store_tile(const MatmulTask& task, std::int64_t strip, std::int64_t token,
@@ -40,24 +46,31 @@ inline void store_tile(const MatmulTask& task, std::int64_t strip, std::int64_t 
   }
 }
 
-/// Both halves of a dword hold -offset, or the half that is not wanted holds 0.
-constexpr int offset_pair(int offset, bool first, bool second) {
-  unsigned word = static_cast<unsigned>(-offset) & 0xFFFF;
-  return static_cast<int>((first ? word : 0) | (second ? word << 16 : 0));
-}
-
 /// Where the products of a half of a group start, or of a whole group where the format has no halves: -offset times the
 /// sum of the activations.
 template <class Format>
 inline Ints offset_part(int half, const quant::ActivationGroup& x) {
   constexpr int kOffset = Format::kOffset + kDotOffset<Format::kBits>;
   if constexpr (kOffset == 0) return zero_ints();
-  if constexpr (Format::kHalves == 2) {
-    return multiply_shorts(broadcast4(x.sum16), every_int(offset_pair(kOffset, half == 0, half == 1)));
-  }
+  if constexpr (Format::kHalves == 2) return broadcast4(&x.minus_32sum[half]);
   constexpr int kShift = kOffset == 8 ? 4 : kOffset == 16 ? 3 : 0;
-  static_assert(Format::kHalves == 2 || kOffset == 0 || kOffset << kShift == 128);
+  static_assert(kOffset == 0 || kOffset << (Format::kHalves == 2 ? 2 : kShift) == 128);
   return shift_ints_right<kShift>(broadcast4(&x.minus_128sum));
+}
+
+/// The products of a half of a group, or of a whole group, with kTokens tokens.
+template <int kTokens, class Format>
+inline void multiply_codes(const GroupWeights<Format>& weights, int half, const quant::ActivationGroup* x,
+                           Ints (&products)[kTokens]) {
+  const std::int8_t* q = x->q + half * 16;
+  if constexpr (kOffsetInShorts<Format>) {
+    dot_in_shorts(weights.codes[half], q, Format::kHalves == 2 ? x->minus_32sum_pair[half] : x->minus_16sum_pair,
+                  products);
+  } else {
+    QUIRE_UNROLL
+    for (int t = 0; t < kTokens; ++t) products[t] = offset_part<Format>(half, x[t]);
+    dot(weights.codes[half], q, products);
+  }
 }
 
 /// One group times kTokens tokens, whose groups are neighbours.
@@ -66,9 +79,7 @@ inline void add_group(const GroupWeights<Format>& weights, const quant::Activati
   QUIRE_UNROLL
   for (int half = 0; half < Format::kHalves; ++half) {
     Ints products[kTokens];
-    QUIRE_UNROLL
-    for (int t = 0; t < kTokens; ++t) products[t] = offset_part<Format>(half, x[t]);
-    dot(weights.codes[half], x->q + half * 16, products);
+    multiply_codes(weights, half, x, products);
     QUIRE_UNROLL
     for (int t = 0; t < kTokens; ++t) {
       Floats scale = multiply(weights.scale[half], every_float(x[t].d));
@@ -100,13 +111,14 @@ void quantized_tile(const MatmulTask& task, std::int64_t strip, std::int64_t tok
   for (std::int64_t first = 0; first < groups; first += kLayout.groups_per_block, block += kLayout.block_bytes()) {
     const std::uint8_t* scales = block + kQuantBytesOfBlock;
     const BlockScales block_scales = load_block_scales<Format>(scales);
-    prefetch(scales + kLead, kLayout.scale_bytes);
+    const std::uint8_t* ahead = place_ahead(task, block, kLead);
+    prefetch(ahead + kQuantBytesOfBlock, kLayout.scale_bytes);
     for (int within = 0; within < kLayout.groups_per_block && first + within < groups; ++within, x += kRowBlock) {
       const std::uint8_t* quants = block + within * kLayout.quant_bytes;
       GroupWeights<Format> weights;
       unpack_codes(quants, weights);
       load_scales(scales, within, block_scales, weights);
-      prefetch(quants + kLead, kLayout.quant_bytes);
+      prefetch(ahead + within * kLayout.quant_bytes, kLayout.quant_bytes);
       QUIRE_UNROLL
       for (int t = 0; t < kTokens; t += kStep) add_group<kStep>(weights, x + t, &sums[0][t]);
     }

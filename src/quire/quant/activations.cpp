@@ -64,13 +64,13 @@ bool quantize_row_scalar(const float* x, std::int64_t cols, ActivationGroup* out
     bool group_finite = amax < std::bit_cast<float>(0x7F800000u);
     finite = finite && group_finite;
     float d = group_finite && amax >= kSmallestAmax ? amax / 127.0f : 0.0f;
-    int sums[2] = {0, 0};
+    int sums[2][2] = {};
     for (int i = 0; i < kGroup; ++i) {
       int q = d == 0.0f ? 0 : quantize(x[i], 1.0f / d);
       out->q[i] = static_cast<std::int8_t>(q);
-      sums[i / 16] += q;
+      sums[i / 16][i % 4 / 2] += q;
     }
-    finish_group(*out, d, sums[0], sums[1]);
+    finish_group(*out, d, sums);
   }
   return finite;
 }

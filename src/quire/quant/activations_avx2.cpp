@@ -18,11 +18,13 @@ std::uint32_t largest_of(__m256i v) {
   return static_cast<std::uint32_t>(_mm_cvtsi128_si32(m));
 }
 
-int sum_of(__m256i v) {
+/// The sum of columns 4i, 4i + 1 and that of the others, of 16 columns in order.
+void pair_sums(__m256i first, __m256i second, int (&out)[2]) {
+  __m256i v = _mm256_add_epi32(first, second);
   __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
   s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
-  return _mm_cvtsi128_si32(s);
+  out[0] = _mm_cvtsi128_si32(s);
+  out[1] = _mm_extract_epi32(s, 2);
 }
 
 }  // namespace
@@ -48,12 +50,14 @@ bool quantize_row_avx2(const float* x, std::int64_t cols, ActivationGroup* out) 
       __m256 inverse = _mm256_set1_ps(1.0f / d);
       for (int i = 0; i < 4; ++i) q[i] = quantize8(v[i], inverse);
     }
-    int sum0 = sum_of(_mm256_add_epi32(q[0], q[1])), sum1 = sum_of(_mm256_add_epi32(q[2], q[3]));
+    int sums[2][2];
+    pair_sums(q[0], q[1], sums[0]);
+    pair_sums(q[2], q[3], sums[1]);
     // Packing works within 128-bit halves; the permutation puts the dwords back in order.
     __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
     bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out->q), bytes);
-    finish_group(*out, d, sum0, sum1);
+    finish_group(*out, d, sums);
   }
   return finite;
 }

@@ -11,6 +11,15 @@ __m512i quantize16(__m512 x, __m512 inverse) {
   return _mm512_max_epi32(_mm512_min_epi32(q, _mm512_set1_epi32(127)), _mm512_set1_epi32(-127));
 }
 
+/// The sum of columns 4i, 4i + 1 and that of the others, of 16 columns in order.
+void pair_sums(__m512i v, int (&out)[2]) {
+  __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
+  out[0] = _mm_cvtsi128_si32(s);
+  out[1] = _mm_extract_epi32(s, 2);
+}
+
 }  // namespace
 
 bool quantize_row_avx512(const float* x, std::int64_t cols, ActivationGroup* out) {
@@ -31,10 +40,12 @@ bool quantize_row_avx512(const float* x, std::int64_t cols, ActivationGroup* out
       q0 = quantize16(x0, inverse);
       q1 = quantize16(x1, inverse);
     }
-    int sum0 = _mm512_reduce_add_epi32(q0), sum1 = _mm512_reduce_add_epi32(q1);
+    int sums[2][2];
+    pair_sums(q0, sums[0]);
+    pair_sums(q1, sums[1]);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out->q), _mm512_cvtepi32_epi8(q0));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out->q + 16), _mm512_cvtepi32_epi8(q1));
-    finish_group(*out, d, sum0, sum1);
+    finish_group(*out, d, sums);
   }
   return finite;
 }

@@ -73,14 +73,19 @@ TEST(QuantizeRow, FollowsItsDefinition) {
     for (std::size_t i = 0; i < 32; ++i) amax = std::max(amax, std::abs(x[group * 32 + i]));
     float d = amax < 0x1p-100f ? 0.0f : amax / 127.0f;
     ASSERT_EQ(found.d, d);
-    int sum = 0;
+    int sum = 0, sums[2][2] = {};
     for (std::size_t i = 0; i < 32; ++i) {
       float scaled = d == 0.0f ? 0.0f : x[group * 32 + i] * (1.0f / d);
       int q = std::clamp(static_cast<int>(std::nearbyint(scaled)), -127, 127);
       ASSERT_EQ(found.q[i], q) << x[group * 32 + i];
       sum += q;
+      sums[i / 16][i % 4 / 2] += q;
     }
-    ASSERT_EQ(found.sum16[0] + found.sum16[1], sum);
+    for (int half = 0; half < 2; ++half) {
+      ASSERT_EQ(found.minus_32sum[half], -32 * (sums[half][0] + sums[half][1]));
+      for (int i = 0; i < 2; ++i) ASSERT_EQ(found.minus_32sum_pair[half][i], -32 * sums[half][i]);
+    }
+    for (int i = 0; i < 2; ++i) ASSERT_EQ(found.minus_16sum_pair[i], -16 * (sums[0][i] + sums[1][i]));
     ASSERT_EQ(found.minus_128sum, -128 * sum);
     ASSERT_EQ(found.s, d * static_cast<float>(sum));
   }
@@ -110,7 +115,8 @@ TEST(QuantizeRow, GroupsBelowTheSmallestMagnitudeAreZero) {
     Row at = quantize(tier, x);
     EXPECT_GT(at.rows.group(0, 0).d, 0.0f);
     EXPECT_EQ(at.rows.group(0, 0).q[7], -127);
-    EXPECT_EQ(at.rows.group(0, 0).sum16[1], -127 * 16);
+    EXPECT_EQ(at.rows.group(0, 0).minus_16sum_pair[1], 16 * 127 * 16);
+    EXPECT_EQ(at.rows.group(0, 0).minus_32sum_pair[1][1], 32 * 127 * 8);
   }
 }
 

@@ -34,9 +34,6 @@ Result<void> check_tiers(const CoreOptions& options) {
     return fail("option kv_ram_frames is ", options.kv_ram_frames, "; it must be 0 to ", kMaxFrames);
   if (options.kv_ram_frames > 0 && !options.prefix_cache)
     return fail("option kv_ram_frames is ", options.kv_ram_frames, "; a RAM tier needs prefix_cache");
-  if (options.kv_ram_frames > 0 && options.layer_groups.size() > 1)
-    return fail("option kv_ram_frames is ", options.kv_ram_frames, " with ", options.layer_groups.size(),
-                " layer groups; a RAM tier needs a uniform layout, which is one group");
   if (options.kv_files && options.kv_ram_frames == 0) return fail("option kv_files is set; it needs kv_ram_frames");
   if (options.copy_block_ns < 0 || options.compute_token_ns < 0)
     return fail("options copy_block_ns and compute_token_ns are ", options.copy_block_ns, " and ",

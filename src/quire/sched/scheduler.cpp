@@ -333,9 +333,10 @@ bool Scheduler::is_passed_over(LiveRequest& request, const PrefixHit& hit) const
 bool Scheduler::waits_for_files(LiveRequest& request, const PrefixHit& hit) {
   if (request.is_exempt() || request.is_aged) return false;
   const Branch& root = request.root();
-  if (kv_.is_reading(root.chain, hit)) return true;
+  const std::int32_t limit = match_limit(request, root);
+  if (kv_.is_reading(root.chain, root.tokens, limit, hit)) return true;
   if (request.has_asked_files) return false;
-  if (!kv_.plan_reads(root.chain, root.tokens, match_limit(request, root), hit)) return false;
+  if (!kv_.plan_reads(root.chain, root.tokens, limit, hit)) return false;
   draft_.asking_files.push_back(&request);
   return true;
 }
