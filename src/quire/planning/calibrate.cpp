@@ -39,10 +39,10 @@ std::vector<TimedStep> make_grid() {
   return grid;
 }
 
-/// Of an even number the lower of the two in the middle: interruptions only ever make a step longer.
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[(values.size() - 1) / 2];
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 double mean(const std::vector<double>& values) {
