@@ -14,7 +14,8 @@
 // All operations are O(1): both lists are intrusive (free blocks: last freed, first given).
 //
 // Invariants (validate):
-//  P1  (I1) every block of 1..num_blocks() is exactly one of: free (no reference, not keyed), idle (no reference, keyed), in
+//  P1  (I1) every block of 1..num_blocks() is exactly one of: free (no reference, not keyed), idle (no reference,
+//  keyed), in
 //      use (references > 0); num_free() + num_idle() + num_used() = num_blocks()
 //  P2  (I6) the free list is acyclic, ends, and holds the free blocks, num_free() of them
 //  P3  (I2) the null block has no references, no key, and is on no list

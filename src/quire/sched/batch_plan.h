@@ -28,7 +28,8 @@
 //  B2  rows' tokens lie one after another in `tokens`, rows' new blocks in `new_blocks`
 //  B3  after step 4 a row's tables have ceil((begin + num_tokens) / block_size) entries each; a place has the groups of
 //      (begin + num_tokens) tokens (kv/page_groups.h) and no two sequences have one place
-//  B4  (I5) no two rows write the same slot; no row writes into a block that another sequence's table (or place) names, or
+//  B4  (I5) no two rows write the same slot; no row writes into a block that another sequence's table (or place) names,
+//  or
 //      whose content another sequence may still find
 //  B5  decodes come first, then prefill chunks
 //  B6  among new blocks only a new sequence's may be null: those of which no position from begin on sees anything. A

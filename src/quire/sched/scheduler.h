@@ -79,7 +79,8 @@
 //  included),
 //      less than its tokens, or has no memory and its source, if any, is another branch; nobody else has reserved
 //      anything
-//  S5  (I10) nobody has been preempted more than kMaxPreemptions times; the exempt ones running fit the pool, and the entries
+//  S5  (I10) nobody has been preempted more than kMaxPreemptions times; the exempt ones running fit the pool, and the
+//  entries
 //      that tables may have (KvManager::most_entries), at their largest
 //  S6  the aged ones are exactly the live ones that arrived before the first that has not aged
 //

@@ -8,7 +8,8 @@
 //  2. While a request is served a read is pending, so that a client that closes is noticed at once: the exchange is
 //  gone
 //     and its callback runs. A client that only shuts down its sending side counts as gone too.
-//  3. (I13) Bytes waiting for a streaming client never exceed max_stream_backlog_bytes by more than one send(): a slower
+//  3. (I13) Bytes waiting for a streaming client never exceed max_stream_backlog_bytes by more than one send(): a
+//  slower
 //     reader is disconnected. So is one that takes no byte for write_timeout.
 //  4. Each phase has a deadline: the head from the first byte, the body by a minimum rate, an idle connection.
 //  5. Over max_connections, or max_body_bytes_in_flight together, newcomers get 503.

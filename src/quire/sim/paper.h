@@ -3,10 +3,10 @@
 // ourselves to, and a verdict.
 //
 // Sources: PagedAttention (Kwon et al., SOSP 2023), Sarathi-Serve (Agrawal et al., OSDI 2024), Mooncake (Qin et al.,
-// FAST 2025), vAttention (Prabhu et al., ASPLOS 2025), Jenga (Zhang et al., SOSP 2025). Systems: reserving_system.h and static_batch_system.h as the
-// first paper defines its baselines; vLLM is the engine's own core with blocks of 16, the latest arrival as victim,
-// recompute, and iterations that are either prompts of up to 2,560 tokens or decodes. Costs are the A100-80GB fits of
-// cost_model.h; the papers' OPT-13B ran on 40 GB cards.
+// FAST 2025), vAttention (Prabhu et al., ASPLOS 2025), Jenga (Zhang et al., SOSP 2025). Systems: reserving_system.h and
+// static_batch_system.h as the first paper defines its baselines; vLLM is the engine's own core with blocks of 16, the
+// latest arrival as victim, recompute, and iterations that are either prompts of up to 2,560 tokens or decodes. Costs
+// are the A100-80GB fits of cost_model.h; the papers' OPT-13B ran on 40 GB cards.
 
 #include <cstdint>
 #include <functional>
