@@ -57,7 +57,7 @@ class Bench {
       while (!delta.finish) delta = queue.pop().delta;
       if (i > 0) ms.push_back(static_cast<double>(delta.timings.prefill_ns) / 1e6);  // the first one warms up
     }
-    return make_row(cat("prefill ", flags_.tokens), flags_.tokens, std::move(ms));
+    return make_row(cat("prefill ", flags_.tokens), flags_.tokens, ms);
   }
 
   /// Steps in which `batch` requests decode one token each, all of them with at least flags.context tokens before it.
@@ -97,7 +97,7 @@ class Bench {
       ms.push_back(std::chrono::duration<double, std::milli>(arrivals[last][i] - arrivals[last][i - 1]).count());
     }
     if (ms.empty()) return fail("no step had all ", batch, " requests decoding; give more --steps");
-    return make_row(cat("decode batch ", batch, " context ", flags_.context), batch, std::move(ms));
+    return make_row(cat("decode batch ", batch, " context ", flags_.context), batch, ms);
   }
 
  private:

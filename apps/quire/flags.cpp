@@ -37,7 +37,7 @@ class ByteCount : public CLI::Validator {
 /// A finite number in [min, max]; CLI::Range would let NaN pass.
 class Number : public CLI::Validator {
  public:
-  Number(double min, double max, std::string wanted) : Validator("NUMBER") {
+  Number(double min, double max, const std::string& wanted) : Validator("NUMBER") {
     func_ = [min, max, wanted](std::string& text) {
       double number = 0;
       auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -8,6 +8,19 @@
 
 namespace quire::planning {
 
+namespace {
+
+/// Blocks 1 to `count` in random order, as a pool gives them after a while: in order, decodes take 3 % less time.
+std::vector<BlockId> scattered_blocks(std::int64_t count, Rng& rng) {
+  std::vector<BlockId> blocks;
+  for (std::int64_t i = 1; i <= count; ++i) blocks.push_back(BlockId{static_cast<std::uint32_t>(i)});
+  for (std::int64_t left = count; left > 1; --left)
+    std::swap(blocks[static_cast<std::size_t>(left - 1)], blocks[static_cast<std::size_t>(rng.between(0, left - 1))]);
+  return blocks;
+}
+
+}  // namespace
+
 TimedStep& TimedStep::decodes(std::int32_t count, std::int32_t context) {
   rows.insert(rows.end(), static_cast<std::size_t>(count), TimedRow{.begin = context - 1});
   return *this;
@@ -68,9 +81,10 @@ bool StepTimer::has_room_for(const TimedStep& step) const {
 BatchPlan StepTimer::plan_of(const TimedStep& step) const {
   BatchPlan plan;
   Rng rng(1);
+  const std::vector<BlockId> blocks = scattered_blocks(blocks_of(step), rng);
   // The shared blocks of each group come first.
   const std::int64_t num_shared = most_shared_entries(step);
-  auto next_block = static_cast<std::uint32_t>(1 + num_shared * loaded_.info.num_layer_groups);
+  auto next = static_cast<std::size_t>(num_shared * loaded_.info.num_layer_groups);
   for (std::size_t r = 0; r < step.rows.size(); ++r) {
     const TimedRow& timed = step.rows[r];
     PlanRow row{.sequence = SequenceId{next_sequence_ + r}, .request = RequestId{next_sequence_ + r}};
@@ -85,8 +99,8 @@ BatchPlan StepTimer::plan_of(const TimedStep& step) const {
     for (std::int64_t group = 0; group < loaded_.info.num_layer_groups; ++group)
       for (std::int64_t i = 0; i < row.num_new_blocks; ++i) {
         const bool is_shared = i < timed.shared / loaded_.info.block_size;
-        const auto common = static_cast<std::uint32_t>(1 + group * num_shared + i);
-        plan.new_blocks.push_back(BlockId{is_shared ? common : next_block++});
+        const auto common = static_cast<std::size_t>(group * num_shared + i);
+        plan.new_blocks.push_back(blocks[is_shared ? common : next++]);
       }
     for (std::int32_t i = 0; i < row.num_tokens; ++i)
       plan.tokens.push_back(TokenId{static_cast<std::int32_t>(rng.between(0, loaded_.info.vocab_size - 1))});
