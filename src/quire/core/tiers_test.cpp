@@ -102,7 +102,7 @@ TEST(Tiers, AfterARestartAHitIsAsLongAsFilesOfAllLayerGroupsCanServe) {
       files = std::move(first.tiers().files());
     }
     EXPECT_EQ(files.size(), 3 * (83u / 8));
-    std::erase_if(files, [&](const auto& file) {
+    std::erase_if(files, [&lost = lost](const auto& file) {
       const std::size_t index = file.second.tokens.size() / 8 - 1;
       return file.second.block.front().group == 1 && std::count(lost.begin(), lost.end(), index) > 0;
     });
