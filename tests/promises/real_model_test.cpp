@@ -142,7 +142,7 @@ TEST(RealModel, PreemptedByRecomputeAndBySwapToRamAndThroughFilesAnswersHaveTheS
 }
 
 /// Gemma 3 270M: six layer groups, all but one with a window of 512 tokens. Prompts and answers pass it.
-class GemmaTiers : public testing::Test {
+class Gemma270mTiers : public testing::Test {
  protected:
   static EngineOptions gemma(std::int64_t pool_tokens) {
     EngineOptions options = options_of();
@@ -165,7 +165,7 @@ class GemmaTiers : public testing::Test {
   }
 };
 
-TEST_F(GemmaTiers, PreemptedByRecomputeAndBySwapToRamAndThroughFilesAnswersHaveTheBitsOfTheUniformLayout) {
+TEST_F(Gemma270mTiers, PreemptedByRecomputeAndBySwapToRamAndThroughFilesAnswersHaveTheBitsOfTheUniformLayout) {
   std::vector<GenerateRequest> requests;
   for (std::uint64_t i = 0; i < 4; ++i)
     requests.push_back(request_of(random_prompt(60 + i, i == 0 ? 520 : 140), i == 0 ? 30 : 60));
@@ -198,7 +198,7 @@ TEST_F(GemmaTiers, PreemptedByRecomputeAndBySwapToRamAndThroughFilesAnswersHaveT
   EXPECT_GT(served(options, PreemptionKind::recompute_asked).tiers.reads[0], 0u) << "nothing came back from files";
 }
 
-TEST_F(GemmaTiers, AfterARestartTheCacheIsWarmFromFilesAndTheBitsAreThoseOfTheUniformLayout) {
+TEST_F(Gemma270mTiers, AfterARestartTheCacheIsWarmFromFilesAndTheBitsAreThoseOfTheUniformLayout) {
   const TemporaryDirectory directory;
   std::vector<GenerateRequest> requests = {request_of(random_prompt(70, 704), 8), request_of(random_prompt(71, 96), 8)};
   const auto expected = uniform(requests);
