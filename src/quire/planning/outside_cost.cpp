@@ -1,6 +1,10 @@
 #include "quire/planning/outside_cost.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "quire/planning/served_run.h"
@@ -10,6 +14,7 @@ namespace quire::planning {
 namespace {
 
 constexpr std::int32_t kPromptTokens = 4, kManyRows = 16, kOutputTokens = 40;
+constexpr std::size_t kSingleRequests = 16;
 constexpr std::uint64_t kPauseNs = 40'000'000;  ///< between requests that find the engine idle
 
 double median(std::vector<double> values) {
@@ -17,22 +22,41 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-std::vector<RequestSpec> requests(std::int32_t count, std::int32_t output_tokens, std::uint64_t apart_ns) {
-  std::vector<RequestSpec> specs(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    specs[i].arrival_ns = i * apart_ns;
-    specs[i].prompt_tokens = kPromptTokens;
-    specs[i].output_tokens = output_tokens;
-  }
+/// Of one token each, far enough apart to find the engine idle.
+std::vector<RequestSpec> single_requests() {
+  std::vector<RequestSpec> specs(kSingleRequests);
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    specs[i] = {.arrival_ns = i * kPauseNs, .prompt_tokens = kPromptTokens};
   return specs;
 }
 
-/// From token to token while num_rows requests decode.
+/// When the tokens of a request's first branch came, on the engine's thread.
+struct Tokens {
+  std::vector<double> ns;
+  std::promise<std::string> ended;  ///< with what went wrong, if anything did
+};
+
+/// From token to token while num_rows answers are decoded. They are branches of one request: however busy the machine
+/// is, they start together and end together.
 Result<double> token_gap_ns(engine::Engine& engine, std::int32_t num_rows) {
-  QUIRE_TRY(const ServedRun run, serve(engine, requests(num_rows, kOutputTokens, 0)));
+  engine::GenerateRequest request;
+  request.prompt.assign(kPromptTokens, TokenId{0});
+  request.max_tokens = kOutputTokens;
+  request.ignore_eos = true;
+  request.sampling.temperature = 0;
+  request.num_branches = num_rows;
+  const auto tokens = std::make_shared<Tokens>();
+  const auto submitted = engine.submit(std::move(request), [tokens](const engine::Delta& delta) {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    if (delta.branch == 0)
+      tokens->ns.insert(tokens->ns.end(), delta.tokens.size(), std::chrono::nanoseconds(now).count());
+    if (delta.ends_request) tokens->ended.set_value(delta.finish->message);
+  });
+  if (!submitted.id) return fail("a request of ", num_rows, " answers was refused: ", submitted.refusal.message);
+  const std::string fault = tokens->ended.get_future().get();
+  if (tokens->ns.size() != kOutputTokens) return fail("a request ended before its length: ", fault);
   std::vector<double> gaps;
-  const std::vector<std::uint64_t>& tokens = run.token_ns.back();
-  for (std::size_t t = 2; t < tokens.size(); ++t) gaps.push_back(static_cast<double>(tokens[t] - tokens[t - 1]));
+  for (std::size_t t = 2; t < tokens->ns.size(); ++t) gaps.push_back(tokens->ns[t] - tokens->ns[t - 1]);
   return median(std::move(gaps));
 }
 
@@ -61,7 +85,7 @@ Result<OutsideCost> measure_outside(engine::EngineOptions options) {
     QUIRE_TRY(const auto engine, engine::Engine::open(options));
     QUIRE_TRY(one_gap, token_gap_ns(*engine, 1));
     QUIRE_TRY(many_gap, token_gap_ns(*engine, many));
-    QUIRE_TRY(const ServedRun run, serve(*engine, requests(kManyRows, 1, kPauseNs)));
+    QUIRE_TRY(const ServedRun run, serve(*engine, single_requests()));
     first_token = static_cast<double>(run.ttft_ns.quantile(500));
   }
   QUIRE_TRY(const RecordedRun run, log.read());
