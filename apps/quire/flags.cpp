@@ -1,6 +1,7 @@
 #include "flags.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -18,16 +19,28 @@ struct Unit {
   double bytes;
 };
 
+constexpr std::uint64_t kMaxSeed = INT64_MAX;  ///< as in the HTTP API
+
 constexpr Unit kUnits[] = {{"", 1},       {"B", 1},        {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},
                            {"T", 0x1p40}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
                            {"kB", 1e3},   {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
 
+/// The number that all of the text is; from_chars knows neither prefixes nor spaces.
+template <class T>
+std::optional<T> number_of(std::string_view text) {
+  T number{};
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || rest != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 class ByteCount : public CLI::Validator {
  public:
-  ByteCount() : Validator("SIZE") {
-    func_ = [](std::string& text) {
+  explicit ByteCount(std::uint64_t min = 0) : Validator("SIZE") {
+    func_ = [min](std::string& text) {
       auto bytes = parse_bytes(text);
       if (!bytes.ok()) return bytes.error().message;
+      if (*bytes < min) return cat("found ", *bytes, ", wanted a size of at least ", min);
       text = cat(*bytes);
       return std::string();
     };
@@ -39,20 +52,70 @@ class Number : public CLI::Validator {
  public:
   Number(double min, double max, const std::string& wanted) : Validator("NUMBER") {
     func_ = [min, max, wanted](std::string& text) {
-      double number = 0;
-      auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-      bool whole = error == std::errc() && rest == text.data() + text.size();
-      if (whole && number >= min && number <= max) return std::string();
+      const auto number = number_of<double>(text);
+      if (number && *number >= min && *number <= max) return std::string();
       return cat("found ", text, ", wanted ", wanted);
     };
   }
 };
+
+/// CLI11 would take 010 as octal.
+bool has_leading_zero(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return text.size() > 1 && text.front() == '0';
+}
+
+/// What is wrong with the value of a flag of CLI11's type INT, UINT or FLOAT; empty: nothing.
+std::string number_fault(std::string_view type, const std::string& text) {
+  std::string_view wanted;
+  if (type.starts_with("UINT")) {
+    if (!number_of<std::uint64_t>(text) || has_leading_zero(text)) wanted = "a whole number of 0 or more";
+  } else if (type.starts_with("INT")) {
+    if (!number_of<std::int64_t>(text) || has_leading_zero(text)) wanted = "a whole number";
+  } else if (const auto number = number_of<double>(text); !number || !std::isfinite(*number)) {
+    wanted = "a finite number";
+  }
+  return wanted.empty() ? std::string() : cat("found '", text, "', wanted ", wanted);
+}
 
 CLI::IsMember one_of(std::span<const std::string_view> names) {
   return CLI::IsMember(std::vector<std::string>(names.begin(), names.end()));
 }
 
 }  // namespace
+
+void check_numbers(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) check_numbers(*command);
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (!type.starts_with("INT") && !type.starts_with("UINT") && !type.starts_with("FLOAT")) continue;
+    option->check(CLI::Validator([type](std::string& text) { return number_fault(type, text); }, ""));
+  }
+}
+
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) { return text.empty() ? std::string("found an empty word") : std::string(); }, "");
+}
+
+Result<std::vector<std::int32_t>> parse_ids(const std::string& flag, const std::vector<std::string>& words) {
+  std::vector<std::int32_t> ids;
+  for (const std::string& word : words) {
+    for (std::size_t begin = 0; begin <= word.size();) {
+      const std::size_t end = std::min(word.find(',', begin), word.size());
+      const std::string item = CLI::detail::trim_copy(word.substr(begin, end - begin));
+      const auto id = number_of<std::int32_t>(item);
+      if (!id) return fail(flag, ": found '", item, "', wanted token ids such as 1,2,3");
+      ids.push_back(*id);
+      begin = end + 1;
+    }
+  }
+  return ids;
+}
+
+void add_seed(CLI::App& command, std::optional<std::uint64_t>& seed, const std::string& help) {
+  command.add_option("--seed", seed, help)->check(CLI::Range(std::uint64_t{0}, kMaxSeed));
+}
 
 Result<std::uint64_t> parse_bytes(std::string_view text) {
   double number = 0;
@@ -116,7 +179,7 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
   command
       .add_option("--kv-memory", options.kv_memory_bytes,
                   "Memory for the KV cache, as in 2GiB (default: a share of what is free)")
-      ->transform(ByteCount());
+      ->transform(ByteCount(1));
   command.add_option("--kv-type", options.kv_type, "Format of the KV cache: f16, bf16, int8 or f32")
       ->check(CLI::IsMember({"f16", "bf16", "int8", "f32"}))
       ->capture_default_str();
@@ -162,19 +225,22 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
           "--kv-ram-bytes", options.kv_ram_bytes,
           "Memory for KV blocks that the KV cache has no room for, kept as they are, as in 2GiB (default: none)")
       ->transform(ByteCount());
-  command.add_option("--kv-swap-dir", options.kv_swap_dir,
-                     "Directory for KV blocks in files: the prefix cache survives a restart");
+  command
+      .add_option("--kv-swap-dir", options.kv_swap_dir,
+                  "Directory for KV blocks in files: the prefix cache survives a restart; needs --kv-ram-bytes")
+      ->check(not_empty());
   command.add_option("--kv-swap-bytes", options.kv_swap_bytes, "Size of all KV block files at most (default: 4GiB)")
-      ->transform(ByteCount());
+      ->transform(ByteCount())
+      ->needs("--kv-swap-dir");
   command.add_flag("--kv-swap-compression", options.kv_swap_compression, "Write KV block files compressed (zstd)");
   command.add_option("--preemption", options.preemption, "What becomes of the KV of a request that has to yield")
       ->check(CLI::IsMember({"auto", "swap", "recompute"}))
       ->capture_default_str();
   command.add_option("--max-batch-tokens", options.max_batch_tokens, "Tokens computed in one step at most")
-      ->check(positive)
+      ->check(CLI::Range(std::int64_t{1}, engine::kMaxBatch))
       ->capture_default_str();
   command.add_option("--max-batch-rows", options.max_batch_rows, "Answers and beams that are computed at once at most")
-      ->check(positive)
+      ->check(CLI::Range(std::int64_t{1}, engine::kMaxBatch))
       ->capture_default_str();
   command
       .add_option(
@@ -192,7 +258,7 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
       ->check(CLI::Range(1, kMaxNgram))
       ->capture_default_str();
   command.add_option("--max-waiting", options.max_waiting, "Requests in the queue at most; one more is refused")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->check(CLI::Range(std::int64_t{1}, engine::kMaxWaiting))
       ->capture_default_str();
   command
       .add_option_function<double>(
@@ -200,9 +266,12 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
           [&options](double seconds) { options.max_queue_ms = static_cast<std::int64_t>(seconds * 1000); },
           "A request may wait for its first step at most so long, else it ends with 503 (default: any time)")
       ->check(CLI::Range(0.001, 1e6));
-  command.add_option("--repack-cache", options.repack_cache_dir,
-                     "Keep packed weights in this directory, so that the next start is faster");
-  command.add_option("--command-log", options.command_log, "Record the scheduler's commands in this file, for replay");
+  command
+      .add_option("--repack-cache", options.repack_cache_dir,
+                  "Keep packed weights in this directory, so that the next start is faster")
+      ->check(not_empty());
+  command.add_option("--command-log", options.command_log, "Record the scheduler's commands in this file, for replay")
+      ->check(not_empty());
 }
 
 std::string engine_flags_text(const engine::EngineOptions& options) {

@@ -4,8 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "quire/engine/engine.h"
 #include "quire/sampling/sampling_params.h"
@@ -15,6 +17,19 @@ namespace quire::cli {
 /// "64MiB", "1.5 GB" or "1000000" as bytes. KiB, MiB, GiB, TiB and the letters K, M, G, T are powers of 1024; kB, MB,
 /// GB, TB powers of 1000.
 Result<std::uint64_t> parse_bytes(std::string_view text);
+
+/// Every number of every command is decimal, whole or finite as its type says, and within its type: CLI11 alone takes
+/// octal and hexadecimal, lets -1 wrap and huge values stick at the type's end. Call it when all flags are there.
+void check_numbers(CLI::App& app);
+
+/// A word that is not empty, as an unset shell variable would be.
+CLI::Validator not_empty();
+
+/// "1,2,3", each word of several likewise, as ids; the error names the flag.
+Result<std::vector<std::int32_t>> parse_ids(const std::string& flag, const std::vector<std::string>& words);
+
+/// --seed, of the seeds that the HTTP API takes too.
+void add_seed(CLI::App& command, std::optional<std::uint64_t>& seed, const std::string& help);
 
 /// A flag whose value is a size; help shows `shown` as its default.
 void add_bytes(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help,

@@ -22,7 +22,7 @@ struct GenerateFlags {
   engine::EngineOptions engine;
   engine::GenerateRequest request;
   std::optional<std::string> prompt;
-  std::vector<std::int32_t> ids, stop_tokens;
+  std::vector<std::string> ids, stop_tokens;  ///< as typed: 1,2,3
   std::int32_t max_tokens = 256;
   std::optional<std::uint64_t> seed;
   std::optional<std::int32_t> logprobs;
@@ -43,7 +43,8 @@ struct Collected {
 Result<std::vector<TokenId>> prompt_tokens(const GenerateFlags& flags, const Tokenizer& tokenizer) {
   std::vector<TokenId> ids;
   if (!flags.prompt) {
-    for (std::int32_t id : flags.ids) ids.push_back(TokenId{id});
+    QUIRE_TRY(const auto numbers, parse_ids("--ids", flags.ids));
+    for (std::int32_t id : numbers) ids.push_back(TokenId{id});
     return ids;
   }
   std::string text = *flags.prompt;
@@ -186,6 +187,9 @@ int generate(GenerateFlags& flags) {
     report("generate: --logprobs is printed by --json only; add --json");
     return kUsage;
   }
+  const auto ids = parse_ids("--ids", flags.ids), stop_tokens = parse_ids("--stop-tokens", flags.stop_tokens);
+  for (const auto* list : {&ids, &stop_tokens})
+    if (!list->ok()) return report(list->error().message), kUsage;
   if (!set_branches(flags)) return kUsage;
   auto engine = open_engine(flags.engine);
   if (!engine.ok()) return report(engine.error().message), kFailed;
@@ -195,7 +199,7 @@ int generate(GenerateFlags& flags) {
   auto& request = flags.request;
   request.prompt = std::move(*prompt);
   request.max_tokens = flags.max_tokens;
-  for (std::int32_t id : flags.stop_tokens) request.stop_tokens.push_back(TokenId{id});
+  for (std::int32_t id : *stop_tokens) request.stop_tokens.push_back(TokenId{id});
   request.sampling.seed = flags.seed ? *flags.seed : draw_seed();
   request.top_logprobs = flags.logprobs;
 
@@ -223,17 +227,18 @@ void add_generate(CLI::App& app, Action& chosen) {
                                      "is given. Prints the text and a line break; --json prints one object");
   add_model(*command, flags->engine.model_path);
   command->add_option("PROMPT", flags->prompt, "The text; - reads it from standard input");
-  command->add_option("--ids", flags->ids, "Token ids instead of a text, used as given: 1,2,3")->delimiter(',');
+  command->add_option("--ids", flags->ids, "Token ids instead of a text, used as given: 1,2,3");
   command->add_option("--max-tokens", flags->max_tokens, "Tokens to generate at most")
       ->check(CLI::Range(0, INT32_MAX))
       ->capture_default_str();
   command->add_option("--min-tokens", flags->request.min_tokens, "End tokens and stop strings count from here on only")
       ->check(CLI::Range(0, INT32_MAX));
-  command->add_option("--seed", flags->seed, "Makes sampling repeatable (default: drawn, and shown by --json)");
+  add_seed(*command, flags->seed, "Makes sampling repeatable (default: drawn, and shown by --json)");
   command->add_option("--stop", flags->request.stop, "Text that ends the answer; may be repeated")
       ->expected(1)
+      ->check(not_empty())
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--stop-tokens", flags->stop_tokens, "Token ids that end the answer: 1,2,3")->delimiter(',');
+  command->add_option("--stop-tokens", flags->stop_tokens, "Token ids that end the answer: 1,2,3");
   command->add_flag("--ignore-eos", flags->request.ignore_eos, "Go on past the model's end tokens");
   command->add_flag("--special", flags->special, "Parse control tokens spelled in the prompt");
   command->add_option("--logprobs", flags->logprobs, "With --json: logprobs of the tokens and of the n best ones")
@@ -247,7 +252,7 @@ void add_generate(CLI::App& app, Action& chosen) {
       ->check(CLI::Range(1, kMaxBranches));
   command
       ->add_option("--length-penalty", flags->beams.length_penalty, "With --beam-width: above 0 favours long answers")
-      ->check(CLI::Range(-kMaxLengthPenalty, kMaxLengthPenalty))
+      ->check(CLI::Range(-double{kMaxLengthPenalty}, double{kMaxLengthPenalty}))
       ->needs("--beam-width");
   command->add_option("--early-stopping", flags->early_stopping, "With --beam-width: when to stop before --max-tokens")
       ->check(CLI::IsMember({"false", "true", "never"}))

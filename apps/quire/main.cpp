@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands.h"
+#include "flags.h"
 #include "quire/base/cat.h"
 #include "terminal.h"
 
@@ -56,6 +57,7 @@ int main(int argc, char** argv) {
   add_sim(app, chosen);
   add_plan(app, chosen);
   add_calibrate(app, chosen);
+  check_numbers(app);
 
   if (auto message = unknown_command(app, argc, argv)) return report(*message), kUsage;
   try {

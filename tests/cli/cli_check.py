@@ -342,6 +342,44 @@ def wrong_command_lines_are_refused(quire):
 
 
 @check
+def numbers_are_decimal_and_neither_wrap_nor_stick_at_the_end(quire):
+    for seed in ("-1", "9223372036854775808", "99999999999999999999", "0x10", "1e3", "seven", ""):
+        quire.refused(2, ["--seed", seed], "generate", "x", "--seed", seed)
+    for value in ("010", "0x8", "1.5", "", "99999999999999999999"):
+        quire.refused(2, ["--max-tokens", value], "generate", "x", "--max-tokens", value)
+    for ids in ("", "1,,2", "1,x", "1,2,", "010x", "4294967297"):
+        quire.refused(2, ["--ids", "1,2,3"], "generate", "--ids", ids)
+        quire.refused(2, ["--stop-tokens", "1,2,3"], "generate", "x", "--stop-tokens", ids)
+    quire.refused(2, ["--port", "70000", "65535"], "serve", "--port", "70000")
+    quire.refused(2, ["--port", "-1", "65535"], "serve", "--port", "-1")
+    quire.refused(2, ["--max-queue-seconds", "nan"], "serve", "--max-queue-seconds", "nan")
+    quire.refused(2, ["--max-batch-tokens", "65537", "65536"], "serve", "--max-batch-tokens", "65537")
+    spaced = json.loads(quire.ok("generate", "--ids", "5, 6", "--max-tokens", "1", "--json"))
+    assert spaced["usage"]["prompt_tokens"] == 2
+
+
+@check
+def what_would_have_no_effect_is_refused(quire):
+    quire.refused(2, ["--stop", "empty"], "generate", "x", "--stop", "")
+    for flag in ("--kv-swap-dir", "--repack-cache", "--command-log", "--alias", "--api-key-file"):
+        quire.refused(2, [flag, "empty"], "serve", flag, "")
+    quire.refused(2, ["--kv-memory", "found 0"], "serve", "--kv-memory", "0")
+    quire.refused(2, ["--kv-swap-bytes", "--kv-swap-dir"], "serve", "--kv-swap-bytes", "1GiB")
+    quire.refused(1, ["--kv-page-group", "vattention", "paged"], "generate", "x", "--kv-page-group", "64KiB")
+    quire.refused(1, ["min_tokens is 5", "2"], "generate", "x", "--min-tokens", "5", "--max-tokens", "2")
+    quire.refused(1, ["49153", "49152"], "generate", "x", "--logprobs", "49153", "--json")
+    quire.refused(1, ["line 1", "49153", "49152"], "score", stdin='{"ids":[5],"top":49153}\n')
+
+
+@check
+def a_length_penalty_may_have_a_fraction(quire):
+    flags = [PROMPT, "--beam-width", "2", "--max-tokens", "4", "--json"]
+    scores = [json.loads(quire.ok("generate", *flags, "--length-penalty", penalty))["beam_score"] for penalty in ("0", "0.5", "1")]
+    assert scores[0] < scores[1] < scores[2] < 0, scores
+    quire.refused(2, ["--length-penalty", "10.5", "10"], "generate", *flags, "--length-penalty", "10.5")
+
+
+@check
 def what_cannot_be_done_is_said(quire):
     quire.refused(1, ["GGUF"], "inspect", model=__file__)
     quire.refused(1, ["no-such-file"], "generate", "x", model="no-such-file.gguf")

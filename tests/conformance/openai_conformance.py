@@ -537,7 +537,7 @@ def the_end_of_the_grace_period_ends_streams_with_an_error(c):
 
 
 GROUPS = {
-    "main": ("--ctx", "2048", "--kv-memory", "192MiB"),
+    "main": ("--ctx", "2048", "--kv-memory", "192MiB", "--alias", "team/model"),  # a slash, which clients escape
     "small context": ("--ctx", "256", "--kv-memory", "64MiB"),
     "small pool": ("--ctx", "8192",),  # and --kv-memory, from the model's bytes per token
     "small queue": ("--ctx", "512", "--kv-memory", "64MiB", "--max-batch-rows", "1", "--max-waiting", "2"),

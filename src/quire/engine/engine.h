@@ -31,6 +31,9 @@ class ChatTemplate;
 
 namespace quire::engine {
 
+inline constexpr std::int64_t kMaxBatch = 65536;  ///< tokens or rows of a step at most
+inline constexpr std::int64_t kMaxWaiting = 1'000'000;
+
 struct EngineOptions {
   std::string model_path;
   int threads = 0;                      ///< 0: all cores this process may use
@@ -40,9 +43,9 @@ struct EngineOptions {
   std::int64_t block_size = 16;         ///< 8, 16, 32, 64 or 128 tokens
   std::string kv_layout;                ///< grouped: memory behind sliding windows is given back; uniform: it is not;
                                         ///< empty: grouped; other managers than paged: uniform
-  std::int64_t max_batch_tokens = 512;  ///< tokens computed in one step
-  std::int64_t max_batch_rows = 256;    ///< requests that run at once
-  std::int64_t max_waiting = 1024;      ///< requests in the queue; one more is refused
+  std::int64_t max_batch_tokens = 512;  ///< tokens computed in one step; 1 to kMaxBatch
+  std::int64_t max_batch_rows = 256;    ///< requests that run at once; 1 to kMaxBatch
+  std::int64_t max_waiting = 1024;      ///< requests in the queue; one more is refused; 1 to kMaxWaiting
   std::int64_t max_queue_ms = 0;        ///< a request may wait for its first step at most so long; 0: any time
   std::string cpu_tier;                 ///< empty: the best; else as QUIRE_CPU
   bool prefix_cache = true;             ///< find and share prompt prefixes that were computed before
@@ -50,11 +53,12 @@ struct EngineOptions {
   /// paged; vattention: contiguous KV, mapped on demand; reserved: the whole context for every sequence, nothing
   /// shared, for comparison.
   std::string kv_manager = "paged";
-  std::int64_t kv_page_group = 256 << 10;  ///< vattention: bytes mapped at a time, 64 KiB to 2 MiB, a power of two
-  std::int32_t kv_max_mappings = 64'000;   ///< vattention: of the process; Linux allows 65,530 unless told otherwise
-  bool reference_arithmetic = false;       ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
-  std::string command_log;                 ///< a file to which the core's commands are written; empty: none
-  std::function<void(double)> progress;    ///< the fraction loaded; from the opening thread
+  std::int64_t kv_page_group = 256 << 10;  ///< vattention only: bytes mapped at a time, 64 KiB to 2 MiB, a power of two
+  std::int32_t kv_max_mappings =
+      64'000;                            ///< vattention only: of the process; Linux allows 65,530 unless told otherwise
+  bool reference_arithmetic = false;     ///< f32 weights, activations and KV (QUIRE_TEST_F32=1)
+  std::string command_log;               ///< a file to which the core's commands are written; empty: none
+  std::function<void(double)> progress;  ///< the fraction loaded; from the opening thread
   /// A line for each preemption: what became of the content, and by which numbers. From the engine's thread.
   std::function<void(const std::string&)> log_line;
 

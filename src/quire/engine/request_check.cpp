@@ -21,6 +21,24 @@ bool changes_logits(const sampling::SamplingParams& s) {
          s.frequency_penalty != 0 || !s.logit_bias.empty() || (s.temperature != 0 && s.temperature != 1);
 }
 
+/// How many of the best tokens are listed.
+std::optional<Refusal> find_bad_top(std::string field, std::int32_t top, std::int64_t vocab) {
+  if (top >= 0 && top <= vocab) return std::nullopt;
+  return invalid(std::move(field), cat("found ", top, " of the best tokens, wanted 0 to ", vocab, ", the vocabulary"));
+}
+
+std::optional<Refusal> find_bad_end(const GenerateRequest& request) {
+  if (request.max_tokens && *request.max_tokens < 0)
+    return invalid("max_tokens", cat("found ", *request.max_tokens, ", wanted 0 or more"));
+  const std::int32_t most = request.max_tokens.value_or(INT32_MAX);
+  if (request.min_tokens < 0 || request.min_tokens > most)
+    return invalid("min_tokens",
+                   cat("min_tokens is ", request.min_tokens, "; wanted 0 to max_tokens, which is ", most));
+  if (std::find(request.stop.begin(), request.stop.end(), "") != request.stop.end())
+    return invalid("stop", "found an empty stop string, wanted at least one character");
+  return std::nullopt;
+}
+
 std::optional<Refusal> find_bad_search(const GenerateRequest& request) {
   if (auto fault = find_fault(*request.beams)) return invalid("beams", std::move(*fault));
   if (request.num_branches != 1)
@@ -73,12 +91,14 @@ std::optional<Refusal> find_fault(const GenerateRequest& request, const EngineIn
     }
   }
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  if (request.max_tokens && *request.max_tokens < 0) {
-    return invalid("max_tokens", cat("found ", *request.max_tokens, ", wanted 0 or more"));
-  }
+  if (auto refusal = find_bad_end(request)) return refusal;
+  if (request.top_logprobs)
+    if (auto refusal = find_bad_top("top_logprobs", *request.top_logprobs, vocab)) return refusal;
   if (request.scoring && (request.scoring->from < 0 || request.scoring->from >= prompt)) {
     return invalid("from", cat("found ", request.scoring->from, ", wanted a position in [0, ", prompt, ")"));
   }
+  if (request.scoring)
+    if (auto refusal = find_bad_top("top", request.scoring->top, vocab)) return refusal;
   if (auto refusal = find_bad_branches(request, info, kv)) return refusal;
   const std::int64_t answer = request.max_tokens.value_or(1);
   const std::int64_t pool = info.kv_tokens;

@@ -54,6 +54,16 @@ Result<void> check_vattention(const EngineOptions& options) {
   return {};
 }
 
+/// What only vAttention heeds.
+Result<void> check_no_vattention(const EngineOptions& options) {
+  const EngineOptions usual;
+  if (options.kv_page_group != usual.kv_page_group)
+    return fail("--kv-page-group needs --kv-manager vattention, found ", options.kv_manager);
+  if (options.kv_max_mappings != usual.kv_max_mappings)
+    return fail("--kv-max-mappings needs --kv-manager vattention, found ", options.kv_manager);
+  return {};
+}
+
 /// Grouped, where nothing else is said and nothing speaks against it.
 Result<model::KvArrangement> choose_arrangement(const EngineOptions& options) {
   const bool is_paged = options.kv_manager == "paged";
@@ -206,13 +216,15 @@ Result<void> check_options(const EngineOptions& options) {
     return fail("block size is ", options.block_size, "; wanted 8, 16, 32, 64 or 128");
   }
   QUIRE_TRY_VOID(check_range("threads", options.threads, 0, 1024));
-  QUIRE_TRY_VOID(check_range("max batch tokens", options.max_batch_tokens, 1, 65536));
-  QUIRE_TRY_VOID(check_range("max batch rows", options.max_batch_rows, 1, 65536));
-  QUIRE_TRY_VOID(check_range("max waiting", options.max_waiting, 1, 1'000'000));
+  QUIRE_TRY_VOID(check_range("max batch tokens", options.max_batch_tokens, 1, kMaxBatch));
+  QUIRE_TRY_VOID(check_range("max batch rows", options.max_batch_rows, 1, kMaxBatch));
+  QUIRE_TRY_VOID(check_range("max waiting", options.max_waiting, 1, kMaxWaiting));
   if (is_vattention(options)) {
     QUIRE_TRY_VOID(check_vattention(options));
   } else if (options.kv_manager != "paged" && options.kv_manager != "reserved") {
     return fail("KV manager is '", options.kv_manager, "'; wanted paged, vattention or reserved");
+  } else {
+    QUIRE_TRY_VOID(check_no_vattention(options));
   }
   if (auto policy = make_queue_policy(options.queue_policy); !policy) return policy.error();
   if (auto policy = make_victim_policy(options.victim_policy); !policy) return policy.error();

@@ -1,6 +1,7 @@
 #include "quire/json/reader.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace quire::json {
 namespace {
@@ -19,6 +20,12 @@ std::string shown(const Value& value) {
 template <class T>
 Result<T> missing(const std::string& path, std::string_view wanted) {
   return field_error(path, cat("missing, wanted ", wanted));
+}
+
+/// Also of integers that 64 bits do not hold.
+bool is_whole(const Value& value) {
+  const auto number = value.if_number();
+  return number && std::trunc(*number) == *number;
 }
 
 /// nullopt for an absent field, else what `read` makes of it.
@@ -45,14 +52,14 @@ std::string_view error_field(const Error& error) {
 }
 
 Result<std::int64_t> read_int(const Value& value, std::string_view path, IntRange range) {
-  auto number = value.if_int();
-  if (!number) {
-    if (value.is_number()) return field_error(path, cat("found ", shown(value), ", wanted an integer"));
-    return wrong_kind(path, value, "an integer");
-  }
-  if (*number >= range.min && *number <= range.max) return *number;
-  if (range.max == INT64_MAX) return field_error(path, cat("found ", *number, ", wanted at least ", range.min));
-  return field_error(path, cat("found ", *number, ", wanted ", range.min, " to ", range.max));
+  if (!value.is_number()) return wrong_kind(path, value, "an integer");
+  if (!is_whole(value)) return field_error(path, cat("found ", shown(value), ", wanted an integer"));
+  const auto number = value.if_int();
+  if (number && *number >= range.min && *number <= range.max) return *number;
+  if (number && range.max == INT64_MAX)
+    return field_error(path, cat("found ", *number, ", wanted at least ", range.min));
+  const std::string found = number ? cat(*number) : shown(value);
+  return field_error(path, cat("found ", found, ", wanted ", range.min, " to ", range.max));
 }
 
 Result<double> read_number(const Value& value, std::string_view path, NumberRange range) {

@@ -31,8 +31,9 @@ TEST(ObjectReader, IntegersAreCheckedForKindAndRange) {
   EXPECT_EQ(message(reader.optional_int("b")), "'b': found 1.5, wanted an integer");
   EXPECT_EQ(message(reader.optional_int("c")), "'c': found a string, wanted an integer");
   EXPECT_EQ(message(reader.optional_int("d")), "'d': found a boolean, wanted an integer");
-  EXPECT_EQ(message(reader.optional_int("e")), "'e': found 9223372036854775808, wanted an integer");
-  EXPECT_EQ(message(reader.optional_int("f")), "'f': found 1e+308, wanted an integer");
+  EXPECT_EQ(message(reader.optional_int("e")),
+            "'e': found 9223372036854775808, wanted -9223372036854775808 to 9223372036854775807");
+  EXPECT_EQ(message(reader.optional_int("f", {.min = -1})), "'f': found 1e+308, wanted -1 to 9223372036854775807");
   EXPECT_EQ(message(reader.optional_int("g", {.min = 0})), "'g': found -5, wanted at least 0");
 }
 

@@ -1,6 +1,7 @@
 #include "quire/server/api.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -20,6 +21,20 @@ bool is_request_id(std::string_view id) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
            c == '-';
   });
+}
+
+/// Clients write the slash of a name such as "team/model" as %2F. What is no escape stays as it is.
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* digits = text.data() + i + 1;
+    const bool escaped =
+        text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    out += escaped ? static_cast<char>(byte) : text[i];
+    if (escaped) i += 2;
+  }
+  return out;
 }
 
 std::string lower(std::string_view text) {
@@ -261,15 +276,11 @@ void Api::list_models(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
 
 void Api::show_model(const HttpRequest& request, std::shared_ptr<Exchange> exchange) {
   if (!backend_) return exchange->respond(error_response(unavailable()));
-  const std::string name = request.path.substr(kModelPrefix.size());
+  const std::string asked = request.path.substr(kModelPrefix.size()), decoded = percent_decoded(asked);
   const auto& names = options_.model_names;
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
-    return exchange->respond(error_response({.status = 404,
-                                             .message = cat("no such model; this server has '", names.front(), "'"),
-                                             .param = "model",
-                                             .code = "model_not_found"}));
-  }
-  exchange->respond({.status = 200, .body = model_json(name)});
+  for (const std::string& name : names)
+    if (name == asked || name == decoded) return exchange->respond({.status = 200, .body = model_json(name)});
+  exchange->respond(error_response(model_not_found(decoded, names)));
 }
 
 ApiError Api::unavailable() const {

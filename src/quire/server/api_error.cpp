@@ -23,6 +23,16 @@ ApiError invalid_field(std::string_view field, std::string_view what) {
   return invalid_request(json::field_error(field, what));
 }
 
+ApiError model_not_found(std::string_view found, const std::vector<std::string>& names) {
+  std::string shown, list;
+  json::append_string(shown, found.substr(0, 100), true);
+  for (const std::string& name : names) list += cat(list.empty() ? "'" : ", '", name, "'");
+  return {.status = 404,
+          .message = cat("the model ", shown, " does not exist here; this server has ", list),
+          .param = "model",
+          .code = "model_not_found"};
+}
+
 std::string error_body(const ApiError& error) {
   std::string out;
   json::Writer w(out);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "quire/base/result.h"
 #include "quire/server/http_message.h"
@@ -21,6 +22,9 @@ struct ApiError {
 /// From an error of json::ObjectReader and its kin: 400, the field named.
 ApiError invalid_request(const Error& error);
 ApiError invalid_field(std::string_view field, std::string_view what);
+
+/// 404, with the name that was asked for and those that exist.
+ApiError model_not_found(std::string_view found, const std::vector<std::string>& names);
 
 /// {"error": ...} as one line.
 std::string error_body(const ApiError& error);

@@ -9,6 +9,7 @@
 #include "quire/base/cat.h"
 #include "quire/json/reader.h"
 #include "quire/server/beam_fields.h"
+#include "quire/text/chat_template.h"
 
 namespace quire::server {
 namespace {
@@ -366,7 +367,12 @@ Result<void> read_chat_input(ObjectReader& reader, const ModelFacts& facts, Chat
   QUIRE_TRY(auto generation_prompt, reader.optional_bool("add_generation_prompt"));
   request.add_generation_prompt = generation_prompt.value_or(true);
   QUIRE_TRY(const json::Object* variables, reader.optional_object("chat_template_kwargs", 64));
-  if (variables) request.template_variables = *variables;
+  if (!variables) return {};
+  for (const json::Member& variable : *variables)
+    if (ChatTemplate::is_reserved_variable(variable.key))
+      return field_error(cat("chat_template_kwargs.", variable.key),
+                         "a name that the template gets from the request itself; leave it out");
+  request.template_variables = *variables;
   return {};
 }
 
@@ -402,9 +408,10 @@ Result<std::vector<PromptInput>> read_prompts(ObjectReader& reader, const ModelF
   const Value* prompt = reader.optional_value("prompt");
   if (!prompt) return field_error("prompt", "missing, wanted a string, an array of strings, or token ids");
   if (const json::Array* items = prompt->if_array()) return read_prompt_array(*items, facts);
-  QUIRE_TRY(const std::string_view text, json::read_string(*prompt, "prompt"));
+  if (!prompt->if_string()) return json::wrong_kind("prompt", *prompt, "a string, an array of strings, or token ids");
+  const std::string& text = prompt->as_string();
   if (text.empty()) return field_error("prompt", "found an empty string, wanted at least one character");
-  return std::vector<PromptInput>{std::string(text)};
+  return std::vector<PromptInput>{text};
 }
 
 }  // namespace

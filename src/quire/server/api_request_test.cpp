@@ -223,6 +223,7 @@ TEST(ApiRequest, BodiesThatAreNoRequestAreRefused) {
       {kChat, R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///x"}}]}]})",
        "messages[0].content[0].type"},
       {kChat, R"({"messages":[{"role":"user","name":"raise","content":"x"}]})", "messages"},
+      {kChat, chat_body(R"("chat_template_kwargs":{"a":1,"tokenize":true})"), "chat_template_kwargs.tokenize"},
       {kChat, chat_body(R"("logprobs":1)"), "logprobs"},
       {kChat, chat_body(R"("top_logprobs":3)"), "top_logprobs"},
       {kChat, chat_body(R"("logprobs":true,"top_logprobs":1000000000)"), "top_logprobs"},

@@ -462,6 +462,18 @@ TEST(Api, TwoCallsWithOneRequestIdAreTwoCalls) {
   EXPECT_NE(exchanges[1]->response.body.find("second"), std::string::npos);
 }
 
+TEST(Api, ANameWithASlashIsFoundAsClientsEscapeIt) {
+  ApiWorld world({.model_names = {"team/model: 1", "100%25"}});
+  for (const char* name : {"team/model: 1", "team%2Fmodel%3A%201", "team%2fmodel:%201", "100%25", "100%2525"})
+    EXPECT_EQ(world.send(make_get(cat("/v1/models/", name)))->response.status, 200) << name;
+  for (const char* name : {"team%2Fmodel", "%", "%2", "%zz", "%-1", "100%"})
+    expect_error(*world.send(make_get(cat("/v1/models/", name))), 404, "model");
+  const auto refused = world.send(make_get("/v1/models/team%2Fother%1B"));
+  EXPECT_NE(refused->response.body.find("team/other"), std::string::npos) << refused->response.body;
+  EXPECT_NE(refused->response.body.find("'team/model: 1', '100%25'"), std::string::npos) << refused->response.body;
+  EXPECT_EQ(refused->response.body.find('\x1b'), std::string::npos);
+}
+
 TEST(Api, ModelsAreListedAndUnknownOnesAreNotFound) {
   ApiWorld world;
   const json::Value list = parsed(world.send(make_get("/v1/models"))->response.body);

@@ -48,12 +48,7 @@ std::optional<ApiError> check_bytes(std::string_view field, std::size_t num_byte
 std::optional<ApiError> check_model(const std::string& model, const PrepareContext& context) {
   const auto& names = context.model_names;
   if (model.empty() || std::find(names.begin(), names.end(), model) != names.end()) return std::nullopt;
-  std::string shown;
-  json::append_string(shown, std::string_view(model).substr(0, 100), true);
-  return ApiError{.status = 404,
-                  .message = cat("the model ", shown, " does not exist here; this server has '", names.front(), "'"),
-                  .param = "model",
-                  .code = "model_not_found"};
+  return model_not_found(model, names);
 }
 
 Call make_call(Call::Kind kind, const CommonFields& common, const PrepareContext& context) {
