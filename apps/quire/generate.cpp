@@ -190,6 +190,11 @@ int generate(GenerateFlags& flags) {
   const auto ids = parse_ids("--ids", flags.ids), stop_tokens = parse_ids("--stop-tokens", flags.stop_tokens);
   for (const auto* list : {&ids, &stop_tokens})
     if (!list->ok()) return report(list->error().message), kUsage;
+  if (flags.request.min_tokens > flags.max_tokens) {
+    report(cat("generate: --min-tokens is ", flags.request.min_tokens, ", wanted at most --max-tokens, which is ",
+               flags.max_tokens));
+    return kUsage;
+  }
   if (!set_branches(flags)) return kUsage;
   auto engine = open_engine(flags.engine);
   if (!engine.ok()) return report(engine.error().message), kFailed;

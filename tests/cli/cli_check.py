@@ -366,7 +366,7 @@ def what_would_have_no_effect_is_refused(quire):
     quire.refused(2, ["--kv-memory", "found 0"], "serve", "--kv-memory", "0")
     quire.refused(2, ["--kv-swap-bytes", "--kv-swap-dir"], "serve", "--kv-swap-bytes", "1GiB")
     quire.refused(1, ["--kv-page-group", "vattention", "paged"], "generate", "x", "--kv-page-group", "64KiB")
-    quire.refused(1, ["min_tokens is 5", "2"], "generate", "x", "--min-tokens", "5", "--max-tokens", "2")
+    quire.refused(2, ["--min-tokens is 5", "--max-tokens", "2"], "generate", "x", "--min-tokens", "5", "--max-tokens", "2")
     quire.refused(1, ["49153", "49152"], "generate", "x", "--logprobs", "49153", "--json")
     quire.refused(1, ["line 1", "49153", "49152"], "score", stdin='{"ids":[5],"top":49153}\n')
 

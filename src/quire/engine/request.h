@@ -22,11 +22,10 @@ struct PromptScoring {
 struct GenerateRequest {
   std::vector<TokenId> prompt;             ///< not empty; BOS included where it is wanted; ids in the vocabulary
   std::optional<std::int32_t> max_tokens;  ///< unset: what context and pool leave; 0: compute the prompt only
-  std::int32_t min_tokens =
-      0;  ///< end tokens and stop strings count only from so many output tokens on; at most max_tokens
-  std::vector<std::string> stop;     ///< text that ends the answer and is not part of it; none empty
-  std::vector<TokenId> stop_tokens;  ///< beside the model's end tokens
-  bool ignore_eos = false;           ///< the model's end tokens are tokens like any other
+  std::int32_t min_tokens = 0;             ///< end tokens and stop strings count only from this many output tokens on
+  std::vector<std::string> stop;           ///< text that ends the answer and is not part of it; none empty
+  std::vector<TokenId> stop_tokens;        ///< beside the model's end tokens
+  bool ignore_eos = false;                 ///< the model's end tokens are tokens like any other
   sampling::SamplingParams sampling;
   /// nullopt: no logprobs. Else the logprob of each output token and the best `n` alternatives (0: none; at most the
   /// vocabulary).
