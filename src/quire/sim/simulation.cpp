@@ -67,7 +67,8 @@ class Run {
     const StepShape& shape = system_.plan_step();
     StepSample sample;
     sample.begin_ns = now_ns_;
-    now_ns_ += std::max<std::uint64_t>(1, cost_.step_ns(shape));
+    const std::uint64_t ns = std::max<std::uint64_t>(1, cost_.step_ns(shape));
+    now_ns_ += ns + cost_.interruption_ns(result_.num_steps, ns);
     sample.end_ns = now_ns_;
     sample.num_running = system_.num_running();
     sample.num_waiting = system_.num_waiting();
