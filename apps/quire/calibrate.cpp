@@ -70,7 +70,7 @@ Result<void> run(const CalibrateFlags& flags) {
     write_output(report::as_table(result));
     write_output(cat("\nfit of ", calibration.fit.num_points, " shapes: median error ",
                      in_percent(calibration.fit.median_error), ", 95 % within ", in_percent(calibration.fit.p95_error),
-                     "\n", planning::steadiness_text(calibration.fit), "\nkept in ", path, "\n"));
+                     "\n", planning::steadiness_text(calibration), "\nkept in ", path, "\n"));
   }
   if (!flags.json.empty()) return report::write_json(result, flags.json);
   return {};

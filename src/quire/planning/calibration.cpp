@@ -16,7 +16,7 @@ namespace quire::planning {
 namespace {
 
 constexpr std::string_view kFormat = "quire calibration";
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 constexpr double kMostNs = 1e15;  ///< of one step: eleven days
 constexpr std::size_t kMaxPoints = 4096;
 
@@ -52,7 +52,8 @@ json::Object cost_object(const CalibratedCost& cost) {
           {"shared_walk", cost.shared_walk},
           {"outside_step", cost.outside_step},
           {"outside_row", cost.outside_row},
-          {"wake", cost.wake}};
+          {"wake", cost.wake},
+          {"disturbance", cost.disturbance}};
 }
 
 Result<double> required_number(json::ObjectReader& reader, std::string_view name, json::NumberRange range) {
@@ -130,6 +131,7 @@ Result<CalibratedCost> read_cost(const json::Object& object) {
   QUIRE_TRY(cost.wake, nanoseconds(reader, "wake"));
   QUIRE_TRY(cost.outside_step, nanoseconds(reader, "outside_step"));
   QUIRE_TRY(cost.outside_row, nanoseconds(reader, "outside_row"));
+  QUIRE_TRY(cost.disturbance, required_number(reader, "disturbance", {.min = -1}));
   QUIRE_TRY_VOID(reader.refuse_unknown());
   return cost;
 }
@@ -141,7 +143,6 @@ Result<CalibrationFit> read_fit(const json::Object& object) {
   QUIRE_TRY(fit.median_error, required_number(reader, "median_error", {.min = 0}));
   QUIRE_TRY(fit.p95_error, required_number(reader, "p95_error", {.min = 0}));
   QUIRE_TRY(fit.seconds, required_number(reader, "seconds", {.min = 0}));
-  QUIRE_TRY(fit.disturbance, required_number(reader, "disturbance", {.min = -1}));
   QUIRE_TRY_VOID(reader.refuse_unknown());
   return fit;
 }
@@ -175,15 +176,15 @@ std::string cost_name(const CalibrationSetting& setting) {
              setting.threads == 1 ? " thread, " : " threads, ", setting.cpu_tier, ", KV ", setting.kv_type);
 }
 
-std::string steadiness_text(const CalibrationFit& fit) {
+std::string steadiness_text(const Calibration& calibration) {
+  const double disturbance = calibration.fitted.disturbance, error = calibration.fit.median_error;
   const auto percent = [](double share) {
     const auto per_mille = static_cast<std::int64_t>(std::clamp(share, 0.0, 1e6) * 1000 + 0.5);
     return cat(per_mille / 10, ".", per_mille % 10, " %");
   };
-  const std::string text =
-      cat("while calibrating, steps took ", percent(fit.disturbance),
-          " longer on average than typically, and fit with a median error of ", percent(fit.median_error));
-  const bool was_busy = fit.disturbance >= kBusy || fit.median_error >= kBusy;
+  const std::string text = cat("while calibrating, steps took ", percent(disturbance),
+                               " longer on average than typically, and fit with a median error of ", percent(error));
+  const bool was_busy = disturbance >= kBusy || error >= kBusy;
   return was_busy ? cat(text, ": the machine was busy; run `quire calibrate` again when it is quiet") : text;
 }
 
@@ -196,8 +197,7 @@ std::string as_json(const Calibration& calibration) {
                             {"measured", json::Object{{"num_points", fit.num_points},
                                                       {"median_error", fit.median_error},
                                                       {"p95_error", fit.p95_error},
-                                                      {"seconds", fit.seconds},
-                                                      {"disturbance", fit.disturbance}}}};
+                                                      {"seconds", fit.seconds}}}};
   return json::dump(object, {.indent = 2}) + "\n";
 }
 

@@ -45,9 +45,12 @@ struct CalibratedCost final : CostModel {
   double shared_context = 0, shared_walk = 0;
   double outside_step = 0, outside_row = 0;  ///< besides the step: each step, and each row that samples
   double wake = 0;
+  /// By how much steps take longer on average than typically, relative: what else runs on the machine interrupts them.
+  double disturbance = 0;
 
-  /// What an executor needs (StepResult::elapsed_ns), without what is besides.
+  /// What an executor needs (StepResult::elapsed_ns) typically, without what is besides.
   std::uint64_t execute_ns(const StepShape& shape) const;
+  /// On average, with what is besides.
   std::uint64_t step_ns(const StepShape& shape) const override;
   std::uint64_t wake_ns() const override;
   std::string description() const override { return name; }
