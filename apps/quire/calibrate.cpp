@@ -85,7 +85,7 @@ void add_calibrate(CLI::App& app, Action& chosen) {
   command->add_option("--out", flags->out,
                       "The file to write (default: ~/.cache/quire/calibrations, where `quire plan` looks)");
   command->add_option("--seconds", flags->options.seconds, "Time to measure; more is more exact")
-      ->check(CLI::Range(1.0, 3600.0))
+      ->check(number_within(1, 3600))
       ->capture_default_str();
   command->add_option("--json", flags->json, "Also write the rows to this file; -: only JSON, to the standard output");
   add_engine_flags(*command, flags->options.engine);

@@ -209,7 +209,7 @@ void add_chat(CLI::App& app, Action& chosen) {
   command
       ->add_option("--max-tokens", flags->max_tokens, "Tokens in an answer at most (default: what the context leaves)")
       ->check(CLI::Range(1, INT32_MAX));
-  command->add_option("--seed", flags->seed, "Makes the answers repeatable (default: drawn)");
+  command->add_option("--seed", flags->seed, "Makes the answers repeatable (default: drawn)")->check(whole_number());
   add_sampling_flags(*command, flags->request.sampling);
   flags->engine.max_batch_rows = 1;  // and so no more KV memory than one conversation can use
   add_engine_flags(*command, flags->engine);

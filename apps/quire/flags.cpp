@@ -48,6 +48,15 @@ class Number : public CLI::Validator {
   }
 };
 
+template <class T>
+std::string refuse_outside(std::string_view text, T least, T most, std::string_view kind) {
+  T number{};
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && rest == text.data() + text.size();
+  if (whole && number >= least && number <= most) return {};
+  return cat("found '", text, "', wanted ", kind, " from ", least, " to ", most);
+}
+
 CLI::IsMember one_of(std::span<const std::string_view> names) {
   return CLI::IsMember(std::vector<std::string>(names.begin(), names.end()));
 }
@@ -80,6 +89,15 @@ void add_bytes(CLI::App& command, const std::string& name, std::uint64_t& bytes,
           },
           help)
       ->default_str(shown);
+}
+
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  return {[=](std::string& text) { return refuse_outside(text, least, most, "a whole number"); }, ""};
+}
+
+CLI::Validator number_within(double least, double most) {
+  return {[=](std::string& text) { return refuse_outside(text, least, most, "a number"); },
+          cat("FLOAT in [", least, " - ", most, "]")};
 }
 
 std::string shell_quoted(const std::string& word) {
@@ -199,7 +217,7 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
           "--max-queue-seconds",
           [&options](double seconds) { options.max_queue_ms = static_cast<std::int64_t>(seconds * 1000); },
           "A request may wait for its first step at most so long, else it ends with 503 (default: any time)")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(number_within(0.001, 1e6));
   command.add_option("--repack-cache", options.repack_cache_dir,
                      "Keep packed weights in this directory, so that the next start is faster");
   command.add_option("--command-log", options.command_log, "Record the scheduler's commands in this file, for replay");

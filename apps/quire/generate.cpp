@@ -229,7 +229,8 @@ void add_generate(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--min-tokens", flags->request.min_tokens, "End tokens and stop strings count from here on only")
       ->check(CLI::Range(0, INT32_MAX));
-  command->add_option("--seed", flags->seed, "Makes sampling repeatable (default: drawn, and shown by --json)");
+  command->add_option("--seed", flags->seed, "Makes sampling repeatable (default: drawn, and shown by --json)")
+      ->check(whole_number());
   command->add_option("--stop", flags->request.stop, "Text that ends the answer; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
