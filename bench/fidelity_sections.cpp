@@ -116,8 +116,8 @@ class FidelityRows {
         {static_cast<double>(found_.discarded.size())});
     add("calibrations before and after apart", "%", found_.of_each([](const Round& r) { return 100 * r.drift; }),
         report::at_most(100 * kMostDrift));
-    add("calibration, mean over median of repeated steps", "",
-        found_.of_each([](const Round& r) { return 1 + r.cost.disturbance; }));
+    add("calibration, interruptions of steps", "%",
+        found_.of_each([](const Round& r) { return 100 * r.cost.interruptions.share(); }));
     add_steps();
     add_figures();
     add("arrivals", "1/s", {found_.rate});

@@ -45,6 +45,35 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+/// Repeated steps that took visibly longer than typical ones of their kind were interrupted. Long steps do not count:
+/// to be interrupted is typical of them.
+class InterruptionCount {
+ public:
+  void add(const std::vector<double>& values, double typical) {
+    if (typical > kLongStepNs) return;
+    for (double value : values) {
+      computed_ns_ += typical;
+      if (value > kInterrupted * typical) lengths_.push_back(value - typical);
+    }
+  }
+
+  Interruptions summary() {
+    Interruptions found;
+    if (lengths_.empty()) return found;
+    std::sort(lengths_.begin(), lengths_.end());
+    found.per_second = static_cast<double>(lengths_.size()) / (computed_ns_ * 1e-9);
+    for (std::size_t i = 0; i < kNumLengths; ++i)
+      found.lengths_ns.push_back(lengths_[(2 * i + 1) * lengths_.size() / (2 * kNumLengths)]);
+    return found;
+  }
+
+ private:
+  static constexpr double kLongStepNs = 2e7, kInterrupted = 1.25;
+  static constexpr std::size_t kNumLengths = 32;
+  double computed_ns_ = 0;
+  std::vector<double> lengths_;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<Calibrator>> Calibrator::open(const engine::EngineOptions& options) {
@@ -81,15 +110,14 @@ void Calibrator::measure(double seconds, const Progress& progress) {
 
 Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
   MeasuredCost measured;
-  double sum = 0, typical_sum = 0;
+  InterruptionCount count;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     std::vector<double> values;
     for (const Sample& sample : samples_[i])
       if (sample.slice >= begin && sample.slice < end) values.push_back(sample.ns);
     const double typical = median(values);
     measured.points.push_back({timer_->shape_of(steps_[i]), typical});
-    for (double value : values) sum += value;
-    typical_sum += typical * static_cast<double>(values.size());
+    count.add(values, typical);
   }
   QUIRE_TRY(FittedSteps fitted, fit_steps(measured.points));
   measured.calibration.setting = setting_;
@@ -98,7 +126,7 @@ Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
   cost.outside_step = outside_.step;
   cost.outside_row = outside_.row;
   cost.wake = outside_.wake;
-  cost.disturbance = sum / typical_sum - 1;  // by time: what interrupts a step comes so often a second
+  cost.interruptions = count.summary();
   measured.calibration.fit = fitted.fit;
   measured.calibration.fit.seconds = seconds_;
   return measured;

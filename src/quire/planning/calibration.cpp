@@ -37,6 +37,12 @@ json::Object setting_object(const CalibrationSetting& setting) {
           {"quire_version", setting.quire_version}};
 }
 
+json::Object interruptions_object(const Interruptions& interruptions) {
+  json::Array lengths;
+  for (double ns : interruptions.lengths_ns) lengths.emplace_back(ns);
+  return {{"per_second", interruptions.per_second}, {"lengths", std::move(lengths)}};
+}
+
 json::Object cost_object(const CalibratedCost& cost) {
   json::Array remainder;
   for (double ns : cost.by_remainder) remainder.emplace_back(ns);
@@ -53,7 +59,7 @@ json::Object cost_object(const CalibratedCost& cost) {
           {"outside_step", cost.outside_step},
           {"outside_row", cost.outside_row},
           {"wake", cost.wake},
-          {"disturbance", cost.disturbance}};
+          {"interruptions", interruptions_object(cost.interruptions)}};
 }
 
 Result<double> required_number(json::ObjectReader& reader, std::string_view name, json::NumberRange range) {
@@ -115,6 +121,20 @@ Result<CalibrationSetting> read_setting(const json::Object& object) {
   return setting;
 }
 
+Result<Interruptions> read_interruptions(const json::Object& object) {
+  json::ObjectReader reader(object, "cost.interruptions");
+  Interruptions interruptions;
+  QUIRE_TRY(interruptions.per_second, required_number(reader, "per_second", {.min = 0, .max = 1e6}));
+  QUIRE_TRY(const json::Array* lengths, reader.required_array("lengths", kMaxPoints));
+  for (std::size_t i = 0; i < lengths->size(); ++i) {
+    QUIRE_TRY(const double ns,
+              json::read_number((*lengths)[i], reader.path_of("lengths", i), {.min = 0, .max = kMostNs}));
+    interruptions.lengths_ns.push_back(ns);
+  }
+  QUIRE_TRY_VOID(reader.refuse_unknown());
+  return interruptions;
+}
+
 Result<CalibratedCost> read_cost(const json::Object& object) {
   json::ObjectReader reader(object, "cost");
   CalibratedCost cost;
@@ -131,7 +151,8 @@ Result<CalibratedCost> read_cost(const json::Object& object) {
   QUIRE_TRY(cost.wake, nanoseconds(reader, "wake"));
   QUIRE_TRY(cost.outside_step, nanoseconds(reader, "outside_step"));
   QUIRE_TRY(cost.outside_row, nanoseconds(reader, "outside_row"));
-  QUIRE_TRY(cost.disturbance, required_number(reader, "disturbance", {.min = -1}));
+  QUIRE_TRY(const json::Object* interruptions, reader.required_object("interruptions"));
+  QUIRE_TRY(cost.interruptions, read_interruptions(*interruptions));
   QUIRE_TRY_VOID(reader.refuse_unknown());
   return cost;
 }
@@ -177,7 +198,7 @@ std::string cost_name(const CalibrationSetting& setting) {
 }
 
 std::string steadiness_text(const Calibration& calibration) {
-  const double disturbance = calibration.fitted.disturbance, error = calibration.fit.median_error;
+  const double disturbance = calibration.fitted.interruptions.share(), error = calibration.fit.median_error;
   const auto percent = [](double share) {
     const auto per_mille = static_cast<std::int64_t>(std::clamp(share, 0.0, 1e6) * 1000 + 0.5);
     return cat(per_mille / 10, ".", per_mille % 10, " %");

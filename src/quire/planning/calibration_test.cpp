@@ -64,7 +64,7 @@ Calibration sample() {
   calibration.fitted.outside_row = 1'250.25;
   calibration.fitted.wake = 90'000;
   calibration.fitted.name = cost_name(calibration.setting);
-  calibration.fitted.disturbance = 0.012;
+  calibration.fitted.interruptions = {12.5, {300'000, 5'000'000.5}};
   calibration.fit = {80, 0.011, 0.04, 39.5};
   return calibration;
 }
@@ -106,21 +106,10 @@ TEST(CalibrationFit, WithoutSharedContextsOneCostsWhatAnyOtherDoes) {
   EXPECT_EQ(fitted->cost.shared_context, fitted->cost.decode_context);
 }
 
-TEST(CalibratedCost, AStepTakesLongerOnAverageThanTypicallyByWhatInterruptsIt) {
-  CalibratedCost cost = known_cost();
-  cost.outside_step = cost.outside_row = 0;
-  const StepShape shape = shapes()[5];
-  const std::uint64_t typical = cost.execute_ns(shape);
-  EXPECT_EQ(cost.step_ns(shape), typical);
-  cost.disturbance = 0.25;
-  EXPECT_EQ(cost.execute_ns(shape), typical);
-  EXPECT_NEAR(static_cast<double>(cost.step_ns(shape)), 1.25 * static_cast<double>(typical), 1);
-}
-
 TEST(Calibration, OfABusyMachineSaysSo) {
   const auto text = [](double disturbance, double median_error) {
     Calibration calibration;
-    calibration.fitted.disturbance = disturbance;
+    calibration.fitted.interruptions = {100, {disturbance * 1e7}};
     calibration.fit.median_error = median_error;
     return steadiness_text(calibration);
   };

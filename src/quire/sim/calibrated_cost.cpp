@@ -41,8 +41,7 @@ double CostCurve::at(double x) const {
 std::uint64_t CalibratedCost::execute_ns(const StepShape& shape) const { return rounded(execute(*this, shape)); }
 
 std::uint64_t CalibratedCost::step_ns(const StepShape& shape) const {
-  return rounded(execute(*this, shape) * (1 + disturbance) + outside_step +
-                 outside_row * static_cast<double>(shape.num_logit_rows));
+  return rounded(execute(*this, shape) + outside_step + outside_row * static_cast<double>(shape.num_logit_rows));
 }
 
 std::uint64_t CalibratedCost::wake_ns() const { return rounded(wake); }

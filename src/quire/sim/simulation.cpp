@@ -77,9 +77,12 @@ class Run {
     const StepShape& shape = system_.plan_step();
     StepSample sample;
     sample.begin_ns = now_ns_;
+    const std::uint64_t left_ns = now_ns_ > kMaxVirtualNs ? 0 : kMaxVirtualNs - now_ns_;
     const std::uint64_t took_ns = std::max<std::uint64_t>(1, cost_.step_ns(shape));
-    if (now_ns_ > kMaxVirtualNs || took_ns > kMaxVirtualNs - now_ns_) return run_out_of_time();
-    now_ns_ += took_ns;
+    if (took_ns > left_ns) return run_out_of_time();
+    const std::uint64_t interruption_ns = cost_.interruption_ns(result_.num_steps, took_ns);
+    if (interruption_ns > left_ns - took_ns) return run_out_of_time();
+    now_ns_ += took_ns + interruption_ns;
     sample.end_ns = now_ns_;
     sample.num_running = system_.num_running();
     sample.num_waiting = system_.num_waiting();
