@@ -198,6 +198,9 @@ html::Page page_head(const SimFlags& flags, std::string title) {
 }
 
 Result<void> write_sim_events(const SimFlags& flags, const std::string& path, const SimulationResult& found) {
+  if (found.end_ns > html::kMaxEventNumber)
+    return fail(path, ": found a run of ", found.end_ns, " ns, wanted at most ", html::kMaxEventNumber,
+                ", the largest time of an event");
   html::RunEvents run = run_events(found);
   const html::Page head = page_head(flags, {});
   run.header.version = head.version;

@@ -96,7 +96,10 @@ Result<std::vector<SimulationResult>> simulate_all(const RunFlags& flags, const 
     Progress progress(name, source->num_requests());
     options.progress = [&progress](std::uint64_t finished, std::uint64_t now_ns) { progress(finished, now_ns); };
     const auto start = std::chrono::steady_clock::now();
-    all.push_back(simulate(*system, cost, *source, options));
+    const SimulationResult& found = all.emplace_back(simulate(*system, cost, *source, options));
+    if (found.ran_out_of_time)
+      return fail(name, ": found steps and arrivals that end behind ", kMaxVirtualNs / kNsPerSecond,
+                  " s of virtual time, the most there is; wanted fewer or faster ones");
     wall_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   return all;
@@ -212,7 +215,8 @@ Result<Trace> load_trace(const RunFlags& flags) {
     if (at_once) report("note: " + flags.path + " has no arrival times; all come at once, unless --rate is given");
   }
   for (RequestSpec& request : trace.requests)
-    request.arrival_ns = static_cast<std::uint64_t>(static_cast<double>(request.arrival_ns) / flags.speed);
+    request.arrival_ns = static_cast<std::uint64_t>(
+        std::min(static_cast<double>(request.arrival_ns) / flags.speed, static_cast<double>(kLateNs)));
   return trace;
 }
 

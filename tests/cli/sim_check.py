@@ -176,6 +176,9 @@ def numbers_that_cannot_be_are_refused_and_not_cut(sim):
             (["--page-group", "found 3072"], ("run", "--page-group", "3KiB")),
             (["fixed:100@200-300", "0 of 10000"], ("run", "--prompt", "fixed:100@200-300")),
             (["--max-total", "2048"], ("run", "--prompt", "fixed:3000")),
+            (["quire: ", "9223372036 s"], ("run", "--requests", 20, "--roofline", "1e-9,1e-9,1e9,1e9")),
+            (["quire: ", "9223372036 s"], ("run", "--requests", 30000, "--rate", "1e-6", "--output", "fixed:1")),
+            (["late.jsonl", "9007199254740992"], ("run", "--requests", 50, "--rate", "1e-6", "--events", sim.folder / "late.jsonl")),
             (["1000000 requests", "2048"], ("exercise", "--requests", 1000000))):
         sim.refused(words, *args)
     report, _ = sim.json("exercise", "--blocks", 33, "--max-len", 520, "--requests", 20)

@@ -61,6 +61,20 @@ TEST(Sampling, GivesTheSameBitsEverywhere) {
   EXPECT_EQ(digest.value(), 9742056653084202266ull);
 }
 
+TEST(Arrivals, ComeLateRatherThanEarlyAgainWhereTimeEnds) {
+  for (const char* text : {"poisson", "gamma:30", "weibull:0.1", "on-off:0.001,1000000", "even"}) {
+    ArrivalProcess arrivals = ArrivalProcess::parse(text, 1e-6).value();
+    Rng rng(6);
+    std::uint64_t last_ns = 0;
+    for (int i = 0; i < 40'000; ++i) {
+      const std::uint64_t ns = arrivals.next_ns(rng);
+      ASSERT_GE(ns, last_ns) << text;
+      last_ns = ns;
+    }
+    EXPECT_EQ(last_ns, kLateNs) << text;
+  }
+}
+
 TEST(Lengths, FollowTheTextOfTheirDistribution) {
   Rng rng(2);
   EXPECT_EQ(LengthDistribution::parse("fixed:100")->sample(rng), 100);
