@@ -83,8 +83,7 @@ Result<RecordedServing> serve_once(engine::EngineOptions engine_options, const s
 struct Round {
   RecordedServing engine;
   CalibratedCost cost;  ///< of both calibrations
-  double disturbance = 0;
-  double drift = 0;  ///< between them
+  double drift = 0;     ///< between them
   SimulationResult predicted;
 };
 
@@ -117,8 +116,8 @@ class FidelityRows {
         {static_cast<double>(found_.discarded.size())});
     add("calibrations before and after apart", "%", found_.of_each([](const Round& r) { return 100 * r.drift; }),
         report::at_most(100 * kMostDrift));
-    add("calibration, mean over median of repeated steps", "",
-        found_.of_each([](const Round& r) { return 1 + r.disturbance; }));
+    add("calibration, interruptions of steps", "%",
+        found_.of_each([](const Round& r) { return 100 * r.cost.interruptions.share(); }));
     add_steps();
     add_figures();
     add("arrivals", "1/s", {found_.rate});
@@ -201,7 +200,6 @@ Result<Round> run_round(const engine::EngineOptions& engine, const std::vector<R
   const RecordedRun& recorded = round.engine.recorded;
   round.drift = planning::drift(before.calibration.fitted, after.calibration.fitted, recorded.steps);
   round.cost = both.calibration.fitted;
-  round.disturbance = both.calibration.fit.disturbance;
   QUIRE_TRY(round.predicted, planning::predict(recorded.options, round.cost, requests));
   return round;
 }

@@ -9,20 +9,6 @@
 namespace quire::bench {
 namespace {
 
-/// figures: DRAM read, int8 peak, seconds. The limit is the later of the last byte and the last operation.
-report::Row share_of_limit(std::string metric, std::int64_t tokens, double bytes, double operations,
-                           const std::vector<std::vector<double>>& figures) {
-  std::vector<double> reached, limit;
-  bool by_bytes = false;
-  for (std::size_t round = 0; round < figures[0].size(); ++round) {
-    const double read = bytes * 1e-9 / figures[0][round], compute = operations * 1e-9 / figures[1][round];
-    by_bytes = read > compute;
-    reached.push_back(static_cast<double>(tokens) / figures[2][round]);
-    limit.push_back(static_cast<double>(tokens) / std::max(read, compute));
-  }
-  return report::make_row({std::move(metric), "tokens/s"}, reached, by_bytes ? "by DRAM read" : "by int8 peak", limit);
-}
-
 Result<void> decode(std::int64_t batch, const Options& options, report::Report& report) {
   Roofline roofline(options.tier, options.threads, options.seconds);
   QUIRE_TRY(auto forward, Forward::open(options, roofline.pool(), batch));

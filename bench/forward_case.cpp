@@ -20,10 +20,9 @@ std::optional<model::Phase> phase_of(std::string_view tensor) {
 
 }  // namespace
 
-Work::Work(const model::GgufFile& file, const model::Model& model)
-    : head_weights(model.config().vocab_size * model.config().hidden),
-      weight_bytes(static_cast<std::int64_t>(model.weight_bytes())) {
+Work::Work(const model::GgufFile& file, std::int64_t bytes_of_weights) : weight_bytes(bytes_of_weights) {
   for (const auto& tensor : file.tensors()) {
+    if (tensor.name == "token_embd.weight") head_weights = tensor.rows() * tensor.cols();
     const auto phase = phase_of(tensor.name);
     if (!phase) continue;
     layer_weights += tensor.rows() * tensor.cols();
@@ -36,6 +35,19 @@ Work::Work(const model::GgufFile& file, const model::Model& model)
   phase_bytes[kHead] = weight_bytes - in_layers;
 }
 
+report::Row share_of_limit(std::string metric, std::int64_t tokens, double bytes, double operations,
+                           const std::vector<std::vector<double>>& figures) {
+  std::vector<double> reached, limit;
+  bool by_bytes = false;
+  for (std::size_t round = 0; round < figures[0].size(); ++round) {
+    const double read = bytes * 1e-9 / figures[0][round], compute = operations * 1e-9 / figures[1][round];
+    by_bytes = read > compute;
+    reached.push_back(static_cast<double>(tokens) / figures[2][round]);
+    limit.push_back(static_cast<double>(tokens) / std::max(read, compute));
+  }
+  return report::make_row({std::move(metric), "tokens/s"}, reached, by_bytes ? "by DRAM read" : "by int8 peak", limit);
+}
+
 Result<std::unique_ptr<Forward>> Forward::open(const Options& options, ThreadPool& pool, std::int64_t batch) {
   if (options.model.empty()) return fail("wants a model: --model FILE");
   QUIRE_TRY(auto file, model::GgufFile::open(options.model));
@@ -45,7 +57,7 @@ Result<std::unique_ptr<Forward>> Forward::open(const Options& options, ThreadPoo
   load.max_batch_tokens = kContext;
   load.max_logit_rows = batch;
   QUIRE_TRY(auto model, model::Model::load(file, pool, load));
-  const Work work(file, *model);
+  const Work work(file, static_cast<std::int64_t>(model->weight_bytes()));
   return std::unique_ptr<Forward>(new Forward(std::move(model), work, pool, batch));
 }
 

@@ -24,12 +24,17 @@ struct Work {
   std::int64_t weight_bytes = 0;                                               ///< read once a step
   std::array<std::int64_t, model::kNumPhases> phase_weights{}, phase_bytes{};  ///< of the matrices of a phase
 
-  Work(const model::GgufFile& file, const model::Model& model);
+  Work(const model::GgufFile& file, std::int64_t bytes_of_weights);
 
   double operations(std::int64_t tokens, std::int64_t logit_rows) const {
     return 2.0 * static_cast<double>(layer_weights * tokens + head_weights * logit_rows);
   }
 };
+
+/// Tokens a second, and those at the limit, which is the later of the last byte and the last operation. figures: DRAM
+/// read, int8 peak, seconds.
+report::Row share_of_limit(std::string metric, std::int64_t tokens, double bytes, double operations,
+                           const std::vector<std::vector<double>>& figures);
 
 /// A model with room for `batch` sequences of the context and some steps.
 class Forward {

@@ -300,17 +300,22 @@ void add_load_flags(CLI::App& command, ServeLoadFlags& flags) {
   command.add_option("--clients", flags.clients, "Closed loop: so many clients, each with one request at a time (1)")
       ->check(CLI::Range(1, 100'000));
   command.add_option("--rate", flags.rate, "Open loop: requests/s, sent whatever the server does")
-      ->check(CLI::Range(1e-6, 1e6));
+      ->check(number_within(1e-6, 1e6));
   command.add_option("--arrivals", flags.arrivals, "Of --rate: poisson, gamma:CV, weibull:CV, on-off:ON,OFF, even")
       ->capture_default_str();
   command.add_flag("--replay", flags.replay, "Open loop at the arrival times of --trace");
   command.add_option("--speed", flags.speed, "Of --replay: so many times as fast")
-      ->check(CLI::Range(1e-3, 1e6))
+      ->check(number_within(1e-3, 1e6))
       ->capture_default_str();
-  command.add_option("--requests", flags.requests, "Counted requests at most; 100 without --duration and --trace");
+  command.add_option("--requests", flags.requests, "Counted requests at most; 100 without --duration and --trace")
+      ->check(whole_number());
   command.add_option("--duration", flags.duration, "No request begins later: 60s, 5min");
-  command.add_option("--warmup", flags.warmup, "Requests that are sent first and not counted")->capture_default_str();
-  command.add_option("--seed", flags.seed, "Of lengths, arrivals and prompts")->capture_default_str();
+  command.add_option("--warmup", flags.warmup, "Requests that are sent first and not counted")
+      ->check(whole_number())
+      ->capture_default_str();
+  command.add_option("--seed", flags.seed, "Of lengths, arrivals and prompts")
+      ->check(whole_number())
+      ->capture_default_str();
   command.add_option("--prompt", flags.prompt, cat("Prompt tokens: ", lengths))->capture_default_str();
   command.add_option("--output", flags.output, "Answer tokens, in the same words")->capture_default_str();
   command.add_option("--lengths", flags.lengths, "sharegpt: prompt and answer lengths of real conversations")
@@ -329,7 +334,7 @@ void add_request_flags(CLI::App& command, ServeLoadFlags& flags) {
   command.add_flag("--text", flags.text, "Prompts as words, about one token each, instead of token ids");
   command.add_option("--token-ids", flags.token_ids, "FIRST-LAST: ids to draw prompts from")->capture_default_str();
   command.add_flag("--obey-eos", flags.obey_eos, "Answers may end before their length");
-  command.add_option("--temperature", flags.temperature)->check(CLI::Range(0.0, 100.0))->capture_default_str();
+  command.add_option("--temperature", flags.temperature)->check(number_within(0, 100))->capture_default_str();
   command.add_option("--model", flags.model, "The `model` field; default: the first of /v1/models");
   command.add_option("--api-key", flags.api_key, "Sent as a bearer token")->envname("QUIRE_API_KEY");
   command.add_option("--timeout", flags.timeout, "Of a request")->capture_default_str();

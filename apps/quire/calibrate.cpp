@@ -70,7 +70,7 @@ Result<void> run(const CalibrateFlags& flags) {
     write_output(report::as_table(result));
     write_output(cat("\nfit of ", calibration.fit.num_points, " shapes: median error ",
                      in_percent(calibration.fit.median_error), ", 95 % within ", in_percent(calibration.fit.p95_error),
-                     "\n", planning::steadiness_text(calibration.fit), "\nkept in ", path, "\n"));
+                     "\n", planning::steadiness_text(calibration), "\nkept in ", path, "\n"));
   }
   if (!flags.json.empty()) return report::write_json(result, flags.json);
   return {};
@@ -85,7 +85,7 @@ void add_calibrate(CLI::App& app, Action& chosen) {
   command->add_option("--out", flags->out,
                       "The file to write (default: ~/.cache/quire/calibrations, where `quire plan` looks)");
   command->add_option("--seconds", flags->options.seconds, "Time to measure; more is more exact")
-      ->check(CLI::Range(1.0, 3600.0))
+      ->check(number_within(1, 3600))
       ->capture_default_str();
   command->add_option("--json", flags->json, "Also write the rows to this file; -: only JSON, to the standard output");
   add_engine_flags(*command, flags->options.engine);

@@ -59,6 +59,13 @@ class Number : public CLI::Validator {
   }
 };
 
+template <class T>
+std::string refuse_outside(std::string_view text, T least, T most, std::string_view kind) {
+  const auto number = number_of<T>(text);
+  if (number && *number >= least && *number <= most) return {};
+  return cat("found '", text, "', wanted ", kind, " from ", least, " to ", most);
+}
+
 /// CLI11 would take 010 as octal.
 bool has_leading_zero(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
@@ -114,7 +121,7 @@ Result<std::vector<std::int32_t>> parse_ids(const std::string& flag, const std::
 }
 
 void add_seed(CLI::App& command, std::optional<std::uint64_t>& seed, const std::string& help) {
-  command.add_option("--seed", seed, help)->check(CLI::Range(std::uint64_t{0}, kMaxSeed));
+  command.add_option("--seed", seed, help)->check(whole_number(0, kMaxSeed));
 }
 
 Result<std::uint64_t> parse_bytes(std::string_view text) {
@@ -143,6 +150,15 @@ void add_bytes(CLI::App& command, const std::string& name, std::uint64_t& bytes,
           },
           help)
       ->default_str(shown);
+}
+
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  return {[=](std::string& text) { return refuse_outside(text, least, most, "a whole number"); }, ""};
+}
+
+CLI::Validator number_within(double least, double most) {
+  return {[=](std::string& text) { return refuse_outside(text, least, most, "a number"); },
+          cat("FLOAT in [", least, " - ", most, "]")};
 }
 
 std::string shell_quoted(const std::string& word) {
@@ -265,7 +281,7 @@ void add_engine_flags(CLI::App& command, engine::EngineOptions& options) {
           "--max-queue-seconds",
           [&options](double seconds) { options.max_queue_ms = static_cast<std::int64_t>(seconds * 1000); },
           "A request may wait for its first step at most so long, else it ends with 503 (default: any time)")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(number_within(0.001, 1e6));
   command
       .add_option("--repack-cache", options.repack_cache_dir,
                   "Keep packed weights in this directory, so that the next start is faster")

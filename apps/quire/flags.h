@@ -35,6 +35,12 @@ void add_seed(CLI::App& command, std::optional<std::uint64_t>& seed, const std::
 void add_bytes(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help,
                const std::string& shown);
 
+/// For flags that are whole numbers: the library takes -1 for the largest, and the largest for what is larger.
+CLI::Validator whole_number(std::uint64_t least = 0, std::uint64_t most = ~std::uint64_t{0});
+
+/// For flags that are numbers: the library's range lets NaN pass.
+CLI::Validator number_within(double least, double most);
+
 /// The environment: QUIRE_CPU names the CPU tier; QUIRE_TEST_F32=1 asks for the reference arithmetic.
 Result<void> read_environment(engine::EngineOptions& options);
 

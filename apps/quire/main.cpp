@@ -12,10 +12,21 @@
 
 namespace {
 
+/// Of "Could not convert: --blocks = 5x": what was found, and what is wanted. Flags that are no words are numbers.
+std::string explain_conversion(const std::string& message) {
+  constexpr std::string_view kStart = "Could not convert: ", kBetween = " = ";
+  const std::size_t between = message.find(kBetween);
+  if (!message.starts_with(kStart) || between == std::string::npos) return message;
+  const std::string found = message.substr(between + kBetween.size());
+  const bool is_whole = found.find_first_not_of("+-0123456789") == std::string::npos;
+  return quire::cat(message.substr(kStart.size(), between - kStart.size()), ": found '", found, "', wanted a number",
+                    is_whole ? " of fewer digits" : "");
+}
+
 /// CLI11's message as one line, with where to look next.
 int refuse_command_line(const CLI::App& app, const CLI::ParseError& error) {
   std::string message = error.what();
-  message = message.substr(0, message.find('\n'));
+  message = explain_conversion(message.substr(0, message.find('\n')));
   std::string command = "quire";
   for (const auto* chosen = &app; !chosen->get_subcommands().empty();) {
     chosen = chosen->get_subcommands().front();

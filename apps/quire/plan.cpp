@@ -36,6 +36,8 @@ std::function<void(std::string_view, double)> progress_of(std::optional<Progress
 }
 
 Result<planning::PlanInput> read_input(const PlanFlags& flags, std::string& no_cost) {
+  if (flags.memory_bytes == 0 && flags.common.command->count("--memory") > 0)
+    return fail("--memory: found 0, wanted a size such as 16GiB");
   planning::PlanInput input;
   input.options = flags.engine;
   input.memory = memory_of(flags);
@@ -76,7 +78,7 @@ Result<void> run_plan(PlanFlags& flags) {
   line.reset();
   if (!input.make_cost) plan.no_performance = no_cost;
   write_output(plan_as_text(plan, measured));
-  json::Object out = sim_report_head("quire plan", flags.common);
+  json::Object out = sim_report_head(flags.common);
   append_plan(out, plan, measured);
   QUIRE_TRY_VOID(write_sim_json(flags.common, out));
   return write_sim_page(flags.common, plan_page(flags, plan));

@@ -47,12 +47,12 @@ planning::MakeCost calibrated_cost(Calibration calibration, bool may_look) {
     CalibrationSetting wanted = calibration.setting;
     wanted.kv_type = fit.info.kv_type;
     wanted.block_size = fit.info.page_group_bytes > 0 ? calibration.setting.block_size : fit.info.block_size;
-    const std::string steadiness = planning::steadiness_text(calibration.fit);
+    const std::string steadiness = planning::steadiness_text(calibration);
     if (wanted == calibration.setting) return planning::Cost{calibration.cost(), steadiness};
     if (may_look) {
       auto other = planning::load_calibration(planning::default_calibration_path(wanted));
       if (other.ok() && other->setting == wanted)
-        return planning::Cost{other->cost(), planning::steadiness_text(other->fit)};
+        return planning::Cost{other->cost(), planning::steadiness_text(*other)};
     }
     const bool turns_int8 = wanted.kv_type == "int8" && calibration.setting.kv_type != "int8";
     if (!turns_int8) return planning::Cost{calibration.cost(), steadiness};

@@ -13,7 +13,7 @@ void add_serve(CLI::App& app, Action& chosen) {
       ->check(not_empty())
       ->capture_default_str();
   command->add_option("--port", options->port, "Port; 0: any free one")
-      ->check(CLI::Range(0, 65535))
+      ->check(whole_number(0, 65535))
       ->capture_default_str();
   command->add_flag("--allow-remote", options->allow_remote, "Allow a host that other machines can reach");
   command->add_option("--alias", options->aliases, "Name for the `model` field; may be repeated, the first is shown")

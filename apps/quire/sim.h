@@ -17,8 +17,11 @@ struct SimFlags {
 };
 void add_sim_flags(CLI::App& command, SimFlags& flags);
 
-/// The first members of every report: the command, Quire's version, the seed.
-json::Object sim_report_head(const std::string& command, const SimFlags& flags);
+/// The command and the flags that were given, in the order of --help; not where the results go.
+std::string command_line(const CLI::App& command);
+
+/// The first members of every report: the command line that gives it again, Quire's version, the seed.
+json::Object sim_report_head(const SimFlags& flags);
 
 /// Writes the report to --json FILE, if that was given.
 Result<void> write_sim_json(const SimFlags& flags, const json::Object& report);

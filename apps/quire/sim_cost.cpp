@@ -1,6 +1,7 @@
 #include "sim_cost.h"
 
 #include <array>
+#include <bit>
 
 #include "flags.h"
 #include "quire/planning/gpu_profile.h"
@@ -32,9 +33,10 @@ std::vector<std::string> as_strings(std::span<const std::string_view> names) { r
 }  // namespace
 
 void add_memory_flags(CLI::App& command, MemoryFlags& flags) {
-  command.add_option("--blocks", flags.blocks, "Blocks of the pool (default: what --kv-bytes holds)")
-      ->check(CLI::Range(1, 1 << 24));
+  auto* blocks = command.add_option("--blocks", flags.blocks, "Blocks of the pool (default: what --kv-bytes holds)")
+                     ->check(CLI::Range(1, 1 << 24));
   add_bytes(command, "--kv-bytes", flags.kv_bytes, "Memory for K and V, as in 12GiB", "12GiB");
+  blocks->excludes(command.get_option("--kv-bytes"));
   add_bytes(command, "--page-group", flags.page_group_bytes, "vAttention's page-groups, as in 64KiB", "2MiB");
   command
       .add_option("--model-shape", flags.model_shape,
@@ -48,6 +50,9 @@ Result<void> apply(const MemoryFlags& flags, SystemOptions& options) {
   QUIRE_TRY(const auto shape, parse_shape(flags.model_shape));
   options.num_kv_tensors = static_cast<std::int32_t>(2 * shape[0]);
   options.token_bytes_per_tensor = static_cast<std::int64_t>(shape[1] * shape[2] * shape[3]);
+  if (flags.page_group_bytes < 64 << 10 || flags.page_group_bytes > 2 << 20 ||
+      !std::has_single_bit(flags.page_group_bytes))
+    return fail("--page-group: found ", flags.page_group_bytes, " bytes, wanted a power of two from 64KiB to 2MiB");
   options.page_group_bytes = static_cast<std::int64_t>(flags.page_group_bytes);
   if (flags.blocks == 0) {
     const std::uint64_t slots = flags.kv_bytes / (2 * shape[0] * shape[1] * shape[2] * shape[3]);
@@ -104,7 +109,8 @@ void add_cost_flags(CLI::App& command, CostFlags& flags) {
       .add_option("--roofline", flags.roofline,
                   "Instead of --cost: GB/s, T operations/s, billions of parameters, GB of weights")
       ->delimiter(',')
-      ->expected(4);
+      ->expected(4)
+      ->excludes(command.get_option("--cost"));
 }
 
 Result<std::shared_ptr<const CostModel>> make_cost(const CostFlags& flags) {

@@ -53,7 +53,7 @@ json::Value setting_as_json(const ExerciseSetting& setting) {
 }
 
 json::Object as_json(const ExerciseFlags& flags, const ExerciseReport& found) {
-  json::Object out = sim_report_head("quire sim exercise", flags.sim);
+  json::Object out = sim_report_head(flags.sim);
   const ExerciseOptions& options = found.options;
   out.append("requests", json::Object{{"count", options.num_requests},
                                       {"shortest", options.shortest},
@@ -62,10 +62,9 @@ json::Object as_json(const ExerciseFlags& flags, const ExerciseReport& found) {
   out.append("pool", json::Object{{"blocks", options.num_blocks},
                                   {"block_size", options.block_size},
                                   {"slots", std::int64_t{options.num_blocks} * options.block_size}});
-  const std::int64_t naive = std::int64_t{options.num_requests} * options.max_lens.front() / options.block_size;
   out.append("unlimited", json::Object{{"max_len", options.max_lens.front()},
                                        {"paged_blocks", found.unlimited_blocks},
-                                       {"contiguous_blocks", naive}});
+                                       {"contiguous_blocks", found.unlimited_arrays}});
   json::Array settings, sweep, notes;
   for (const auto& setting : found.settings) settings.push_back(setting_as_json(setting));
   for (const auto& setting : found.sweep) sweep.push_back(setting_as_json(setting));
@@ -168,9 +167,8 @@ std::string as_text(const ExerciseReport& found) {
           " tokens, all there at step 0; ", options.num_blocks, " blocks of ", options.block_size, " tokens (",
           grouped(static_cast<std::uint64_t>(options.num_blocks) * static_cast<std::uint64_t>(options.block_size)),
           " slots); each decodes a token a step.\n\n");
-  out += cat("Without a limit, whole lengths: ", found.unlimited_blocks, " blocks paged; ",
-             std::int64_t{options.num_requests} * max_len / options.block_size, " blocks' worth as arrays of ", max_len,
-             ".\n\n");
+  out += cat("Without a limit, whole lengths: ", found.unlimited_blocks, " blocks paged; ", found.unlimited_arrays,
+             " blocks' worth as arrays of ", max_len, ".\n\n");
   out += comparison(found);
   out += "\n";
   out += in_lines(
@@ -183,11 +181,11 @@ std::string as_text(const ExerciseReport& found) {
       110);
   out += cat(
       "\n", ratios(found),
-      "\nThe ratio cannot exceed its bound: the maximum length over the mean of what a request holds, rounded to "
-      "blocks\n"
-      "(static: a request's whole length, as at the start; by step: longer requests count more, as they stay longer).\n"
-      "Growing requests stay below it: the first steps, in which all of them are short and nobody waits, do not "
-      "count.\n",
+      "\nThe bound: how many requests fit that hold the mean of all, rounded to blocks, over the arrays that fit "
+      "(static:\n"
+      "a request's whole length, as at the start; by step: longer requests count more, as they stay longer). Where\n"
+      "requests wait while those that run are shorter or younger than the mean, the ratio may pass it a little; where\n"
+      "the first steps, in which all are short, have nobody waiting, growing requests stay below it.\n",
       in_lines(quoted_ratio(found), 110), "\n", found.blocks_restored,
       " blocks were read back from the file, K and V, and were what had been written.\n");
   for (const auto& setting : found.settings) {
@@ -195,7 +193,7 @@ std::string as_text(const ExerciseReport& found) {
     out += cat("\nMemory utilisation, steps, max length ", max_len, ", growing, paged\n", histogram(setting.paged),
                "\nthe same, contiguous\n", histogram(setting.contiguous));
   }
-  out += cat("\nBlock sizes, max length ", max_len, ", the same pool\n", block_sizes(found));
+  out += cat("\nBlock sizes, max length ", max_len, ", the same pool, in blocks that fill it\n", block_sizes(found));
   int number = 0;
   out += "\n";
   for (const char* note : kFootnotes) out += cat("[", ++number, "] ", note, "\n");

@@ -13,28 +13,6 @@
 namespace quire::cli {
 namespace {
 
-/// The command and the flags that were given, in the order of --help; not where the results go.
-std::string command_line(const CLI::App& command) {
-  std::string out;
-  for (const CLI::App* app = &command; app != nullptr; app = app->get_parent()) {
-    out = out.empty() ? app->get_name() : cat(app->get_parent() == nullptr ? "quire" : app->get_name(), " ", out);
-  }
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
-    if (option->count() == 0 || name == "--html" || name == "--json" || name == "--events") continue;
-    if (!option->get_positional()) out += " " + name;
-    const bool is_list = option->get_delimiter() != '\0';
-    bool is_first = true;
-    for (const std::string& word : option->results()) {
-      if (option->get_expected_max() == 0) continue;
-      out += is_list && !is_first ? std::string(1, option->get_delimiter()) : " ";
-      out += shell_quoted(word);
-      is_first = false;
-    }
-  }
-  return out;
-}
-
 /// What stands before the details of a system's description, if that tells them apart: "Quire".
 std::vector<std::string> short_names(const std::vector<SimulationResult>& all) {
   std::vector<std::string> names;
@@ -220,6 +198,9 @@ html::Page page_head(const SimFlags& flags, std::string title) {
 }
 
 Result<void> write_sim_events(const SimFlags& flags, const std::string& path, const SimulationResult& found) {
+  if (found.end_ns > html::kMaxEventNumber)
+    return fail(path, ": found a run of ", found.end_ns, " ns, wanted at most ", html::kMaxEventNumber,
+                ", the largest time of an event");
   html::RunEvents run = run_events(found);
   const html::Page head = page_head(flags, {});
   run.header.version = head.version;

@@ -69,7 +69,7 @@ json::Value as_json(const PaperFigure& figure) {
 
 Result<void> paper(const PaperFlags& flags) {
   QUIRE_TRY(const PaperInputs inputs, load_inputs(flags));
-  json::Object out = sim_report_head("quire sim paper " + flags.figure, flags.sim);
+  json::Object out = sim_report_head(flags.sim);
   json::Array figures;
   std::vector<PaperFigure> all;
   std::string outside;

@@ -22,6 +22,7 @@ namespace quire::cli {
 namespace {
 
 constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
+constexpr int kLastSecond = 10'000'000;  ///< of ServeGen's windows
 
 struct RunFlags {
   SimFlags sim;
@@ -46,7 +47,7 @@ struct RunFlags {
   double speed = 1;
   std::uint64_t limit = 0;
   bool turns = false;
-  double begin_s = 0, end_s = 24 * 3600;
+  std::uint64_t begin_s = 0, end_s = 24 * 3600;
 };
 
 /// The workload, anew for each system.
@@ -95,7 +96,10 @@ Result<std::vector<SimulationResult>> simulate_all(const RunFlags& flags, const 
     Progress progress(name, source->num_requests());
     options.progress = [&progress](std::uint64_t finished, std::uint64_t now_ns) { progress(finished, now_ns); };
     const auto start = std::chrono::steady_clock::now();
-    all.push_back(simulate(*system, cost, *source, options));
+    const SimulationResult& found = all.emplace_back(simulate(*system, cost, *source, options));
+    if (found.ran_out_of_time)
+      return fail(name, ": found steps and arrivals that end behind ", kMaxVirtualNs / kNsPerSecond,
+                  " s of virtual time, the most there is; wanted fewer or faster ones");
     wall_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   return all;
@@ -108,8 +112,7 @@ Result<std::shared_ptr<const CostModel>> set_up(RunFlags& flags) {
   return make_cost(flags.cost);
 }
 
-Result<void> run_systems(RunFlags& flags, const std::string& command, const MakeSource& make_source,
-                         json::Object extra) {
+Result<void> run_systems(RunFlags& flags, const MakeSource& make_source, json::Object extra) {
   QUIRE_TRY(const auto cost, set_up(flags));
   SimulationOptions options{.max_records = flags.records, .digests_plans = true};
   options.records_blocks = !flags.sim.html_path.empty() || !flags.events_path.empty();
@@ -123,7 +126,7 @@ Result<void> run_systems(RunFlags& flags, const std::string& command, const Make
                    grouped(static_cast<std::uint64_t>(flags.system.slots())), " slots; seed ", flags.sim.seed, "; ",
                    grouped(tokens), " tokens scheduled in ", fixed(wall_s, 2), " s of wall time, ",
                    fixed(wall_s > 0 ? static_cast<double>(tokens) / wall_s / 1e6 : 0, 2), " million a second\n"));
-  json::Object out = sim_report_head(command, flags.sim);
+  json::Object out = sim_report_head(flags.sim);
   for (auto& member : extra) out.append(member.key, std::move(member.value));
   out.append("pool_slots", flags.system.slots());
   json::Array systems;
@@ -150,7 +153,7 @@ Result<void> run_rates(RunFlags& flags, const IndependentLengths& lengths, const
   }
   write_output(cat("\n", rates_as_text(points), "\ncost: ", cost->description(), "; seed ", flags.sim.seed, "; ",
                    fixed(wall_s, 2), " s of wall time\n"));
-  json::Object out = sim_report_head("quire sim run", flags.sim);
+  json::Object out = sim_report_head(flags.sim);
   out.append("arrivals", flags.arrivals);
   out.append("rates", rates_as_json(points));
   QUIRE_TRY_VOID(write_sim_json(flags.sim, out));
@@ -163,6 +166,7 @@ Result<void> run_synthetic(RunFlags& flags) {
   const double rate = flags.rate.value_or(1.0);
   QUIRE_TRY(const auto arrivals, ArrivalProcess::parse(flags.arrivals, rate));
   const IndependentLengths lengths(prompt, output, flags.max_total);
+  if (const auto kept = lengths.check(); !kept.ok()) return fail("--max-total: ", kept.error().message);
   const SyntheticSource::Options options{
       .num_requests = flags.num_requests, .seed = flags.sim.seed, .shared_prefix_tokens = flags.shared_prefix};
   const std::string at = flags.rates.empty() ? cat(fixed(rate, 3), "/s") : cat(flags.rates.size(), " rates");
@@ -173,7 +177,7 @@ Result<void> run_synthetic(RunFlags& flags) {
     return std::make_unique<SyntheticSource>(options, arrivals, lengths);
   };
   return run_systems(
-      flags, "quire sim run", make,
+      flags, make,
       json::Object{{"arrivals", flags.arrivals}, {"rate", rate}, {"prompt", flags.prompt}, {"output", flags.output}});
 }
 
@@ -195,10 +199,11 @@ json::Array show_prefix_rates(const Trace& trace) {
 }
 
 Result<Trace> load_trace(const RunFlags& flags) {
+  if (flags.begin_s >= flags.end_s)
+    return fail("--begin: found second ", flags.begin_s, ", wanted one before --end, ", flags.end_s);
   TraceFileOptions options;
   options.turns = flags.turns ? CsvTurns::by_length : CsvTurns::none;
-  options.servegen = {flags.sim.seed, static_cast<std::uint64_t>(flags.begin_s),
-                      static_cast<std::uint64_t>(flags.end_s)};
+  options.servegen = {flags.sim.seed, flags.begin_s, flags.end_s};
   QUIRE_TRY(Trace trace, open_trace(flags.path, options));
   for (const std::string& note : trace.notes) report("note: " + note);
   if (flags.limit > 0 && trace.requests.size() > flags.limit) trace.requests.resize(flags.limit);
@@ -210,7 +215,8 @@ Result<Trace> load_trace(const RunFlags& flags) {
     if (at_once) report("note: " + flags.path + " has no arrival times; all come at once, unless --rate is given");
   }
   for (RequestSpec& request : trace.requests)
-    request.arrival_ns = static_cast<std::uint64_t>(static_cast<double>(request.arrival_ns) / flags.speed);
+    request.arrival_ns = static_cast<std::uint64_t>(
+        std::min(static_cast<double>(request.arrival_ns) / flags.speed, static_cast<double>(kLateNs)));
   return trace;
 }
 
@@ -222,7 +228,7 @@ Result<void> run_trace(RunFlags& flags) {
   json::Array prefixes = show_prefix_rates(trace);
   const auto make = [&]() -> std::unique_ptr<RequestSource> { return std::make_unique<ListSource>(trace.requests); };
   return run_systems(
-      flags, "quire sim trace", make,
+      flags, make,
       json::Object{{"trace", flags.path}, {"format", trace.format}, {"prefix_rates", std::move(prefixes)}});
 }
 
@@ -260,7 +266,7 @@ void add_sim_run(CLI::App& sim, Action& chosen) {
   auto* rate = command->add_option("--rate", flags->rate, "Requests a second (default: 1)");
   command->add_option("--rates", flags->rates, "A run at each of these rates: latency against rate, and its knee")
       ->delimiter(',')
-      ->check(CLI::Range(1e-6, 1e9))
+      ->check(number_within(1e-6, 1e9))
       ->excludes(rate)
       ->excludes(command->get_option("--events"));
   command->add_option("--requests", flags->num_requests, "How many")
@@ -289,15 +295,23 @@ void add_sim_trace(CLI::App& sim, Action& chosen) {
           "agent sessions); plain or gzip")
       ->required();
   add_common(*command, *flags);
-  command->add_option("--rate", flags->rate, "Ignore the trace's arrivals; this many requests a second come instead");
+  auto* rate = command->add_option("--rate", flags->rate,
+                                   "Ignore the trace's arrivals; this many requests a second come instead");
+  command->get_option("--arrivals")->needs(rate);
   command->add_option("--speed", flags->speed, "Let the trace's time pass so many times faster")
-      ->check(CLI::Range(1e-3, 1e6))
+      ->check(number_within(1e-3, 1e6))
       ->capture_default_str();
-  command->add_option("--limit", flags->limit, "Only the first so many requests; 0: all")->capture_default_str();
+  command->add_option("--limit", flags->limit, "Only the first so many requests; 0: all")
+      ->check(whole_number())
+      ->capture_default_str();
   command->add_flag("--turns", flags->turns,
                     "Rows of a CSV are turns of conversations, a new one where prompts get shorter");
-  command->add_option("--begin", flags->begin_s, "ServeGen: from this second of the day")->check(CLI::Range(0.0, 1e7));
-  command->add_option("--end", flags->end_s, "ServeGen: to this second of the day")->check(CLI::Range(0.0, 1e7));
+  command->add_option("--begin", flags->begin_s, "ServeGen: from this second of the day")
+      ->check(CLI::Range(0, kLastSecond))
+      ->capture_default_str();
+  command->add_option("--end", flags->end_s, "ServeGen: to this second of the day")
+      ->check(CLI::Range(0, kLastSecond))
+      ->capture_default_str();
   command->callback([flags, &chosen] { chosen = [flags] { return run_sim([&] { return run_trace(*flags); }); }; });
 }
 

@@ -251,6 +251,19 @@ class FakeModelServer(http.server.BaseHTTPRequestHandler):
 
 
 @check
+def bench_times_the_engine_in_this_process(quire):
+    steps = json.loads(quire.ok("bench", quire.model, "--batch", "1,3", "--context", "16", "--steps", "4", "--json", "-", model="step"))
+    assert [row["metric"] for row in steps["rows"]] == ["decode batch 1 context 16", "decode batch 3 context 16"], steps
+    prefill = json.loads(quire.ok("bench", quire.model, "--tokens", "16", "--repeat", "2", "--json", "-", model="prefill"))
+    assert [row["metric"] for row in prefill["rows"]] == ["prefill 16"], prefill
+    for row in steps["rows"] + prefill["rows"]:
+        assert set(row) == {"metric", "value", "unit", "against", "peer", "ratio", "spread", "target", "bound", "holds"}, row
+        assert row["value"] > 0 and row["unit"] == "tokens/s" and row["holds"] is None, row
+    quire.refused(1, ["--batch", "found 3", "at most"], "bench", quire.model, "--batch", "3", "--max-batch-rows", "2", model="step")
+    quire.refused(1, ["KV cache holds", "--kv-memory"], "bench", quire.model, "--batch", "1", "--kv-memory", "8MiB", model="step")
+
+
+@check
 def bench_serve_measures_any_server_and_compares_two_runs(quire):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeModelServer) as server, tempfile.TemporaryDirectory() as folder:
         server.requests = []
@@ -452,7 +465,7 @@ def calibrate_keeps_what_it_measured_with_its_setting(quire):
         kept = json.loads(path.read_text())
     assert len(rows) > 30 and all(row["value"] > 0 and row["peer"] > 0 for row in rows)
     assert kept["format"] == "quire calibration" and kept["measured"]["num_points"] == len(rows)
-    assert kept["version"] == 2 and kept["measured"]["disturbance"] > -1 and kept["cost"]["wake"] >= 0
+    assert kept["version"] == 3 and kept["cost"]["interruptions"]["per_second"] >= 0 and kept["cost"]["wake"] >= 0
     assert set(kept["setting"]) == {"cpu", "cpu_tier", "threads", "model", "model_digest", "kv_type", "block_size",
                                     "quire_version"}
     assert kept["setting"]["block_size"] == 16 and len(kept["setting"]["model_digest"]) == 64

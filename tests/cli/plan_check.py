@@ -150,6 +150,18 @@ def what_is_wrong_is_one_line(plan):
 
 
 @check
+def a_pool_takes_no_more_than_is_of_use(plan):
+    report, out = plan.json("--memory", "1TiB")
+    assert "all that 256 requests of full context can use" in out
+    pool = next(part["bytes"] for part in report["memory"]["parts"] if part["name"] == "KV pool")
+    flags = shlex.split(report["serve"])
+    planned = int(flags[flags.index("--kv-memory") + 1].removesuffix("MiB"))
+    assert 0 <= planned * 2**20 - report["engine"]["kv_bytes"] < 2**20 and pool < 2**36, (planned, pool)
+    plan.refused(["--memory", "found 0"], "--memory", "0")
+    plan.refused(["--max-queue-seconds", "nan"], "--max-queue-seconds", "nan", code_wanted=2)
+
+
+@check
 def limits_that_no_rate_holds_are_said_so(plan):
     report, out = plan.json("--memory", "300MiB", "--slo", "ttft_p95=1us", "--rate", 3, *QUICK)
     assert report["performance"]["rate"] == 0 and "No rate holds" in out and "alone on the machine" in out

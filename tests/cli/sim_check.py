@@ -154,6 +154,41 @@ def records_of_requests_have_chunks_preemptions_and_restorations(sim):
 
 
 @check
+def numbers_that_cannot_be_are_refused_and_not_cut(sim):
+    two_to_64 = "18446744073709551616"
+    rows = sim.file("rows.csv", "prompt_tokens,output_tokens\n10,5\n20,6\n")
+    for words, args in (
+            (["--seed", two_to_64, "18446744073709551615"], ("exercise", "--seed", two_to_64)),
+            (["--blocks", "99999999999", "fewer digits"], ("exercise", "--blocks", "99999999999")),
+            (["--rate", "'abc'", "a number"], ("run", "--rate", "abc")),
+            (["--rates", "nan"], ("run", "--rates", "1,nan")),
+            (["--speed", "nan"], ("trace", rows, "--speed", "nan")),
+            (["--limit", "'-1'"], ("trace", rows, "--limit=-1")),
+            (["--limit", two_to_64], ("trace", rows, "--limit", two_to_64)),
+            (["--begin", "0.5"], ("trace", rows, "--begin", "0.5")),
+            (["--arrivals", "--rate"], ("trace", rows, "--arrivals", "gamma:2")),
+            (["--roofline", "--cost"], ("run", "--cost", "yi-34b", "--roofline", "1,2,3,4")),
+            (["--blocks", "--kv-bytes"], ("run", "--blocks", 100, "--kv-bytes", "12GiB"))):
+        sim.refused(words, *args, code_wanted=2)
+    for words, args in (
+            (["--begin", "5", "3"], ("trace", rows, "--begin", 5, "--end", 3)),
+            (["--page-group", "found 0", "64KiB to 2MiB"], ("run", "--system", "vattention", "--page-group", 0)),
+            (["--page-group", "found 3072"], ("run", "--page-group", "3KiB")),
+            (["fixed:100@200-300", "0 of 10000"], ("run", "--prompt", "fixed:100@200-300")),
+            (["--max-total", "2048"], ("run", "--prompt", "fixed:3000")),
+            (["quire: ", "9223372036 s"], ("run", "--requests", 20, "--roofline", "1e-9,1e-9,1e9,1e9")),
+            (["quire: ", "9223372036 s"], ("run", "--requests", 30000, "--rate", "1e-6", "--output", "fixed:1")),
+            (["late.jsonl", "9007199254740992"], ("run", "--requests", 50, "--rate", "1e-6", "--events", sim.folder / "late.jsonl")),
+            (["1000000 requests", "2048"], ("exercise", "--requests", 1000000))):
+        sim.refused(words, *args)
+    report, _ = sim.json("exercise", "--blocks", 33, "--max-len", 520, "--requests", 20)
+    assert [one["block_size"] for one in report["sweep"]] == [8, 8, 16, 16]
+    assert report["command"] == "quire sim exercise --requests 20 --blocks 33 --max-len 520", report["command"]
+    report, _ = sim.json("run", "--requests", 30, "--system", "contiguous")
+    assert report["systems"][0]["memory"]["free"] > 0.08, "7 arrays of 2,048 leave 1,392 of 15,728 slots"
+
+
+@check
 def traces_are_read_and_what_is_wrong_is_one_line(sim):
     good = sim.file("good.csv", "arrival_s,prompt_tokens,output_tokens\n0,10,5\n1.5,20,6\n")
     report, _ = sim.json("trace", good)

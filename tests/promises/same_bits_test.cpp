@@ -20,7 +20,7 @@ using engine::Engine;
 using engine::EngineOptions;
 using engine::GenerateRequest;
 
-constexpr std::int64_t kContext = 256;
+constexpr std::int64_t kContext = 384;
 
 GenerateRequest random_request(Rng& rng, std::int32_t vocab) {
   GenerateRequest request;
@@ -50,6 +50,14 @@ void share_beginning(Rng& rng, std::vector<GenerateRequest>& requests) {
   auto& to = requests.back().prompt;
   const auto limit = std::min(from.size(), to.size());
   std::copy_n(from.begin(), rng.between(0, static_cast<std::int64_t>(limit)), to.begin());
+}
+
+/// All begin with the same tokens, enough for attention to walk them once for several requests.
+void share_prefix(Rng& rng, std::vector<GenerateRequest>& requests, std::int32_t vocab) {
+  std::vector<TokenId> prefix;
+  for (auto left = rng.between(64, 150); left > 0; --left)
+    prefix.push_back(TokenId{static_cast<std::int32_t>(rng.between(0, vocab - 1))});
+  for (GenerateRequest& request : requests) request.prompt.insert(request.prompt.begin(), prefix.begin(), prefix.end());
 }
 
 std::unique_ptr<Engine> open(EngineOptions options) {
@@ -91,8 +99,22 @@ std::uint64_t tight_pool(const std::vector<GenerateRequest>& requests, std::int6
   return static_cast<std::uint64_t>(blocks * block_size * bytes_per_token);
 }
 
-void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes, std::uint64_t& preemptions,
-               std::uint64_t& hits) {
+std::vector<std::string> supported_tiers() {
+  std::vector<std::string> names;
+  for (CpuTier tier : kAllCpuTiers)
+    if (cpu_supports(tier)) names.emplace_back(to_string(tier));
+  return names;
+}
+
+/// What happened in the mixes.
+struct Happened {
+  std::uint64_t preemptions = 0, swaps = 0, prefix_hits = 0, accepted_tokens = 0;
+  std::int64_t shared_positions = 0;
+};
+
+/// Everything that the paged manager can do is switched on in some of the mixes, and combined.
+void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes, Happened& happened) {
+  const std::vector<std::string> tiers = supported_tiers();
   std::map<std::string, std::unique_ptr<Engine>> references;  // by KV type, which is part of what fixes the bits
   for (attention::KvType type : attention::kAllKvTypes) {
     const std::string name(attention::to_string(type));
@@ -108,12 +130,14 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
       requests.push_back(random_request(rng, vocab));
       if (rng.chance(0.5)) share_beginning(rng, requests);
     }
+    if (rng.chance(0.3)) share_prefix(rng, requests, vocab);
 
     constexpr std::int64_t kBlockSizes[] = {8, 16, 32, 64, 128};
     const auto block_size = kBlockSizes[rng.between(0, 4)];
     const auto& [kv_type, reference] =
         *std::next(references.begin(), rng.between(0, static_cast<std::int64_t>(references.size()) - 1));
     SCOPED_TRACE(cat("KV type ", kv_type));
+    const bool prefix_cache = rng.chance(0.7), ram_tier = prefix_cache && rng.chance(0.5);
     auto mixed = open({
         .model_path = model,
         .threads = static_cast<int>(rng.between(1, 3)),
@@ -122,9 +146,12 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
         .block_size = block_size,
         .max_batch_tokens = rng.chance(0.3) ? rng.between(1, 20) : rng.between(20, 200),
         .max_batch_rows = rng.between(3, 12),
-        .prefix_cache = rng.chance(0.7),
+        .cpu_tier = tiers[static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(tiers.size()) - 1))],
+        .prefix_cache = prefix_cache,
         .num_speculative_tokens = static_cast<std::int32_t>(rng.chance(0.6) ? rng.between(1, 8) : 0),
         .ngram = {1, 3},
+        .kv_ram_bytes = ram_tier ? std::uint64_t{1} << 20 : 0,
+        .preemption = ram_tier ? "swap" : "auto",
     });
     const auto together = run_all(*mixed, requests);
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -134,21 +161,27 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
     const auto stats = mixed->stats();
     EXPECT_EQ(stats.running + stats.waiting, 0);
     EXPECT_EQ(stats.blocks_used, 0);
-    preemptions += stats.preemptions;
-    hits += stats.prefix_hits;
+    happened.preemptions += stats.preemptions;
+    happened.swaps += stats.kv.preemptions_by[static_cast<std::size_t>(PreemptionKind::swap)];
+    happened.prefix_hits += stats.prefix_hits;
+    happened.accepted_tokens += stats.accepted_tokens;
+    happened.shared_positions += stats.shared_positions;
     if (::testing::Test::HasFailure()) return;
   }
 }
 
 TEST(SameBits, InTwoHundredRandomMixes) {
-  std::uint64_t preemptions = 0, hits = 0;
+  Happened happened;
   int family = 0;
   for (const char* architecture : {"llama", "qwen2", "gemma3"}) {
     const TinyModelFile model(architecture);
-    run_mixes(model.path(), 1000 + 100 * static_cast<std::uint64_t>(family++), 67, preemptions, hits);
+    run_mixes(model.path(), 1000 + 100 * static_cast<std::uint64_t>(family++), 67, happened);
   }
-  EXPECT_GT(preemptions, 100u) << "the pools are meant to be too small for the mixes";
-  EXPECT_GT(hits, 1000u) << "the mixes are meant to share beginnings";
+  EXPECT_GT(happened.preemptions, 50u) << "the pools are meant to be too small for the mixes";
+  EXPECT_GT(happened.swaps, 15u);
+  EXPECT_GT(happened.prefix_hits, 1000u) << "the mixes are meant to share beginnings";
+  EXPECT_GT(happened.accepted_tokens, 100u);
+  EXPECT_GT(happened.shared_positions, 10'000);
 }
 
 TEST(SameBits, OnEveryCpuTier) {
@@ -158,13 +191,9 @@ TEST(SameBits, OnEveryCpuTier) {
   for (int i = 0; i < 6; ++i) requests.push_back(random_request(rng, 100));
   auto scalar = open({.model_path = model.path(), .threads = 1, .kv_memory_bytes = 16 << 20, .cpu_tier = "scalar"});
   const auto expected = run_all(*scalar, requests);
-  for (CpuTier tier : kAllCpuTiers) {
-    if (!cpu_supports(tier)) continue;
-    SCOPED_TRACE(to_string(tier));
-    auto engine = open({.model_path = model.path(),
-                        .threads = 2,
-                        .kv_memory_bytes = 16 << 20,
-                        .cpu_tier = std::string(to_string(tier))});
+  for (const std::string& tier : supported_tiers()) {
+    SCOPED_TRACE(tier);
+    auto engine = open({.model_path = model.path(), .threads = 2, .kv_memory_bytes = 16 << 20, .cpu_tier = tier});
     const auto answers = run_all(*engine, requests);
     for (std::size_t i = 0; i < requests.size(); ++i) expect_same(expected[i], answers[i]);
   }

@@ -73,22 +73,28 @@ class SampledRows {
     for (std::size_t r = 0; r < rows.size(); ++r)
       if (rows[r].samples)
         for (std::int32_t k = 0; k < rows[r].num_outputs; ++k)
-          places_[rows[r].request].push_back({rows[r].branch + k, r, static_cast<std::size_t>(k)});
+          places_.push_back({rows[r].request, rows[r].branch + k, r, static_cast<std::size_t>(k)});
+    std::sort(places_.begin(), places_.end(), is_before);
   }
 
   /// Of one branch in order: behind proposals a row has drawn several.
   OutputToken& take(const TokenSampled& event, std::span<RowOutput> outputs) {
-    for (Place& place : places_.at(event.request))
-      if (place.branch == event.branch) return outputs[place.row].tokens[place.output++];
-    QUIRE_CHECK(false, "no row sampled a token of request ", event.request, ", branch ", event.branch);
+    const auto place = std::lower_bound(places_.begin(), places_.end(), Place{event.request, event.branch}, is_before);
+    QUIRE_CHECK(place != places_.end() && place->request == event.request && place->branch == event.branch,
+                "no row sampled a token of request ", event.request, ", branch ", event.branch);
+    return outputs[place->row].tokens[place->output++];
   }
 
  private:
   struct Place {
+    RequestId request;
     std::int32_t branch;
-    std::size_t row, output;
+    std::size_t row = 0, output = 0;
   };
-  std::unordered_map<RequestId, std::vector<Place>> places_;
+  static bool is_before(const Place& a, const Place& b) {
+    return a.request != b.request ? a.request < b.request : a.branch < b.branch;
+  }
+  std::vector<Place> places_;
 };
 
 }  // namespace

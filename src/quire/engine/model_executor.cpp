@@ -62,7 +62,11 @@ void ModelExecutor::lay_out(const BatchPlan& plan) {
   logit_row_infos_.clear();
   row_requests_.clear();
   results_.assign(plan.rows.size(), RowResult{});
-  outputs_.assign(plan.rows.size(), RowOutput{});
+  outputs_.resize(plan.rows.size());
+  for (RowOutput& output : outputs_) {
+    output.tokens.clear();
+    output.scores.clear();
+  }
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const PlanRow& row = plan.rows[r];
     RequestState& request = requests_.at(row.request);

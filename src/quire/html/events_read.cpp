@@ -124,6 +124,21 @@ Result<BlockRun> read_block(ObjectReader& line) {
   return run;
 }
 
+/// No block lies behind the pool, if its size is known.
+Result<void> check_block(const BlockRun& run, const RunHeader& header) {
+  if (header.total_slots == 0 || header.block_size == 0) return {};
+  const std::uint64_t num_blocks = header.total_slots / header.block_size;
+  if (run.block < num_blocks) return {};
+  return json::field_error("block", cat("found ", run.block, ", wanted less than the pool's ", num_blocks, " blocks"));
+}
+
+/// No more slots are in use than there are, if that is known; each count is at most 2^53.
+Result<void> check_slots(const SlotUse& use, const RunHeader& header) {
+  const std::uint64_t sum = use.written + use.reserved + use.unused + use.rounding + use.cached;
+  if (header.total_slots == 0 || sum <= header.total_slots) return {};
+  return json::field_error("slots", cat("found ", sum, " in all, wanted at most 'total_slots', ", header.total_slots));
+}
+
 Result<void> read_line(std::string_view text, RunEvents& run, bool is_first) {
   if (text.size() > kMaxLineBytes) return fail("found ", text.size(), " bytes, wanted at most ", kMaxLineBytes);
   QUIRE_TRY(const json::Value value, json::parse(text));
@@ -145,11 +160,13 @@ Result<void> read_line(std::string_view text, RunEvents& run, bool is_first) {
           "begin_ns",
           cat("found ", step.begin_ns, ", wanted at least the end of the step before, ", run.steps.back().end_ns));
     }
+    QUIRE_TRY_VOID(check_slots(step.slots, run.header));
     run.steps.push_back(step);
     return {};
   }
   if (event == "block") {
     QUIRE_TRY(const BlockRun block, read_block(line));
+    QUIRE_TRY_VOID(check_block(block, run.header));
     run.blocks.push_back(block);
     return {};
   }

@@ -103,6 +103,11 @@ TEST(Events, BadLinesAreRefusedWithTheirNumber) {
             std::string::npos);
   EXPECT_NE(refusal(cat(kFirst, R"({"event":"block","block":4294967295,"begin_ns":0,"end_ns":1})")).find("'block'"),
             std::string::npos);
+  const std::string pool = R"({"event":"run","format":1,"version":"","command":"","total_slots":40,"block_size":16})";
+  EXPECT_EQ(refusal(cat(pool, "\n", R"({"event":"block","block":2,"begin_ns":0,"end_ns":1})")),
+            "line 2: 'block': found 2, wanted less than the pool's 2 blocks");
+  EXPECT_EQ(refusal(cat(pool, "\n", R"({"event":"step","begin_ns":0,"end_ns":1,"slots":{"written":30,"unused":11}})")),
+            "line 2: 'slots': found 41 in all, wanted at most 'total_slots', 40");
   EXPECT_NE(refusal(cat(kFirst, "{\"event\":")).find("line 2: "), std::string::npos);
   EXPECT_NE(refusal(cat(kFirst, R"({"event":"step","begin_ns":0,"end_ns":9})", "\n",
                         R"({"event":"step","begin_ns":8,"end_ns":10})"))

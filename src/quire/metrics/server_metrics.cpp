@@ -113,6 +113,10 @@ struct ServerMetrics::State {
       counter("quire_speculative_proposed_tokens_total", "Speculative decoding: tokens proposed.");
   Counter& accepted_tokens =
       counter("quire_speculative_accepted_tokens_total", "Speculative decoding: proposed tokens that came true.");
+  Counter& shared_positions = counter("quire_attention_shared_positions_total",
+                                      "Positions, over all layers, that attention walked once for several sequences.");
+  Counter& unshared_positions =
+      counter("quire_attention_unshared_positions_total", "The same positions, counted for each of these sequences.");
   Counter& recomputed_tokens = counter("quire_recomputed_tokens_total", "Tokens computed again after a preemption.");
   Counter& copied_blocks =
       counter("quire_kv_copied_blocks_total", "KV blocks copied: on write, or since they were cached in part.");
@@ -213,6 +217,8 @@ std::string ServerMetrics::text(const EngineSnapshot& engine) {
     State::raise(s.generated_tokens, static_cast<double>(engine.generated_tokens));
     State::raise(s.proposed_tokens, static_cast<double>(engine.proposed_tokens));
     State::raise(s.accepted_tokens, static_cast<double>(engine.accepted_tokens));
+    State::raise(s.shared_positions, static_cast<double>(engine.shared_positions));
+    State::raise(s.unshared_positions, static_cast<double>(engine.unshared_positions));
     State::raise(s.computed_tokens, static_cast<double>(engine.computed_tokens));
     State::raise(s.prefix_queries, static_cast<double>(engine.prefix_queries));
     State::raise(s.prefix_hits, static_cast<double>(engine.prefix_hits));

@@ -10,7 +10,10 @@
 //   counters    quire_engine_steps_total, quire_engine_step_seconds_total, quire_prompt_tokens_total,
 //               quire_generated_tokens_total, quire_computed_tokens_total, quire_preemptions_total,
 //               quire_recomputed_tokens_total, quire_speculative_proposed_tokens_total and
-//               quire_speculative_accepted_tokens_total (speculative decoding), quire_kv_copied_blocks_total,
+//               quire_speculative_accepted_tokens_total (speculative decoding),
+//               quire_attention_shared_positions_total and quire_attention_unshared_positions_total (cascade: positions
+//               of all layers that were walked once for several sequences, and what that would be for each alone),
+//               quire_kv_copied_blocks_total,
 //               quire_prefix_cache_queries_total and quire_prefix_cache_hits_total (both in tokens),
 //               quire_prefix_cache_evictions_total (in blocks),
 //               quire_requests_finished_total{reason = stop | length | cancelled | timed_out | failed},
@@ -48,6 +51,7 @@ struct EngineSnapshot {
   std::uint64_t steps = 0, step_ns = 0;                                         // counters
   std::uint64_t prompt_tokens = 0, generated_tokens = 0, preemptions = 0;       // counters
   std::uint64_t proposed_tokens = 0, accepted_tokens = 0;                       // counters
+  std::uint64_t shared_positions = 0, unshared_positions = 0;                   // counters
   std::uint64_t computed_tokens = 0, recomputed_tokens = 0, copied_blocks = 0;  // counters
   std::uint64_t prefix_queries = 0, prefix_hits = 0, prefix_evictions = 0;      // counters
   std::uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_timed_out = 0,

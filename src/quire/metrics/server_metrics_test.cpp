@@ -79,12 +79,19 @@ TEST(ServerMetrics, EveryFamilyIsThereFromTheStartAndParses) {
 
 TEST(ServerMetrics, EngineCountersAreTakenOverOnce) {
   ServerMetrics metrics("m");
-  EngineSnapshot engine{.running = 3, .steps = 10, .step_ns = 2'000'000'000, .generated_tokens = 7};
+  EngineSnapshot engine{.running = 3,
+                        .steps = 10,
+                        .step_ns = 2'000'000'000,
+                        .generated_tokens = 7,
+                        .shared_positions = 960,
+                        .unshared_positions = 7680};
   metrics.text(engine);
   Parsed parsed = parse_strictly(metrics.text(engine));
   EXPECT_EQ(parsed.samples["quire_engine_steps_total{model=\"m\"}"], 10);
   EXPECT_EQ(parsed.samples["quire_engine_step_seconds_total{model=\"m\"}"], 2);
   EXPECT_EQ(parsed.samples["quire_generated_tokens_total{model=\"m\"}"], 7);
+  EXPECT_EQ(parsed.samples["quire_attention_shared_positions_total{model=\"m\"}"], 960);
+  EXPECT_EQ(parsed.samples["quire_attention_unshared_positions_total{model=\"m\"}"], 7680);
   EXPECT_EQ(parsed.samples["quire_requests_running{model=\"m\"}"], 3);
   engine.steps = 12;
   EXPECT_EQ(parse_strictly(metrics.text(engine)).samples["quire_engine_steps_total{model=\"m\"}"], 12);

@@ -23,15 +23,15 @@ std::vector<TimedStep> make_grid() {
   for (std::int32_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64})
     grid.push_back(TimedStep().decodes(rows, 32));
   for (std::int32_t context : {128, 256, 512, 1024, 2048})
-    for (std::int32_t rows : {1, 2, 4, 8, 16, 32})
-      if (rows * context <= 16384) grid.push_back(TimedStep().decodes(rows, context));
+    for (std::int32_t rows : {1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 16, 21, 32})
+      if (rows * context <= 16384) grid.push_back(TimedStep().uneven_decodes(rows, context));
   for (std::int32_t rows : {2, 4, 8, 16, 32}) grid.push_back(TimedStep().sharing_decodes(rows, 576, 512));
   for (std::int32_t rows : {4, 16}) grid.push_back(TimedStep().sharing_decodes(rows, 1152, 1024));
   for (std::int32_t begin : {256, 512, 1024, 1536})
     for (std::int32_t tokens : {8, 16, 64, 128}) grid.push_back(TimedStep().prefill(begin, tokens));
   for (std::int32_t rows : {4, 16, 32})
     for (std::int32_t tokens : {8, 32, 96, 224})
-      grid.push_back(TimedStep().decodes(rows, 300).prefill(0, tokens, false));
+      grid.push_back(TimedStep().uneven_decodes(rows, 300).prefill(0, tokens, false));
   for (std::int32_t chunks : {2, 4, 8}) {
     TimedStep& step = grid.emplace_back();
     for (std::int32_t i = 0; i < chunks; ++i) step.prefill(0, 128 / chunks);
@@ -45,11 +45,34 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (double value : values) sum += value;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
-}
+/// Repeated steps that took visibly longer than typical ones of their kind were interrupted. Long steps do not count:
+/// to be interrupted is typical of them.
+class InterruptionCount {
+ public:
+  void add(const std::vector<double>& values, double typical) {
+    if (typical > kLongStepNs) return;
+    for (double value : values) {
+      computed_ns_ += typical;
+      if (value > kInterrupted * typical) lengths_.push_back(value - typical);
+    }
+  }
+
+  Interruptions summary() {
+    Interruptions found;
+    if (lengths_.empty()) return found;
+    std::sort(lengths_.begin(), lengths_.end());
+    found.per_second = static_cast<double>(lengths_.size()) / (computed_ns_ * 1e-9);
+    for (std::size_t i = 0; i < kNumLengths; ++i)
+      found.lengths_ns.push_back(lengths_[(2 * i + 1) * lengths_.size() / (2 * kNumLengths)]);
+    return found;
+  }
+
+ private:
+  static constexpr double kLongStepNs = 2e7, kInterrupted = 1.25;
+  static constexpr std::size_t kNumLengths = 32;
+  double computed_ns_ = 0;
+  std::vector<double> lengths_;
+};
 
 }  // namespace
 
@@ -87,14 +110,14 @@ void Calibrator::measure(double seconds, const Progress& progress) {
 
 Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
   MeasuredCost measured;
-  std::vector<double> ratios;
+  InterruptionCount count;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     std::vector<double> values;
     for (const Sample& sample : samples_[i])
       if (sample.slice >= begin && sample.slice < end) values.push_back(sample.ns);
     const double typical = median(values);
     measured.points.push_back({timer_->shape_of(steps_[i]), typical});
-    for (double value : values) ratios.push_back(value / typical);
+    count.add(values, typical);
   }
   QUIRE_TRY(FittedSteps fitted, fit_steps(measured.points));
   measured.calibration.setting = setting_;
@@ -103,9 +126,9 @@ Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
   cost.outside_step = outside_.step;
   cost.outside_row = outside_.row;
   cost.wake = outside_.wake;
+  cost.interruptions = count.summary();
   measured.calibration.fit = fitted.fit;
   measured.calibration.fit.seconds = seconds_;
-  measured.calibration.fit.disturbance = mean(ratios) - 1;
   return measured;
 }
 

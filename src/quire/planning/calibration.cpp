@@ -16,7 +16,7 @@ namespace quire::planning {
 namespace {
 
 constexpr std::string_view kFormat = "quire calibration";
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;
 constexpr double kMostNs = 1e15;  ///< of one step: eleven days
 constexpr std::size_t kMaxPoints = 4096;
 
@@ -37,6 +37,12 @@ json::Object setting_object(const CalibrationSetting& setting) {
           {"quire_version", setting.quire_version}};
 }
 
+json::Object interruptions_object(const Interruptions& interruptions) {
+  json::Array lengths;
+  for (double ns : interruptions.lengths_ns) lengths.emplace_back(ns);
+  return {{"per_second", interruptions.per_second}, {"lengths", std::move(lengths)}};
+}
+
 json::Object cost_object(const CalibratedCost& cost) {
   json::Array remainder;
   for (double ns : cost.by_remainder) remainder.emplace_back(ns);
@@ -52,7 +58,8 @@ json::Object cost_object(const CalibratedCost& cost) {
           {"shared_walk", cost.shared_walk},
           {"outside_step", cost.outside_step},
           {"outside_row", cost.outside_row},
-          {"wake", cost.wake}};
+          {"wake", cost.wake},
+          {"interruptions", interruptions_object(cost.interruptions)}};
 }
 
 Result<double> required_number(json::ObjectReader& reader, std::string_view name, json::NumberRange range) {
@@ -114,6 +121,20 @@ Result<CalibrationSetting> read_setting(const json::Object& object) {
   return setting;
 }
 
+Result<Interruptions> read_interruptions(const json::Object& object) {
+  json::ObjectReader reader(object, "cost.interruptions");
+  Interruptions interruptions;
+  QUIRE_TRY(interruptions.per_second, required_number(reader, "per_second", {.min = 0, .max = 1e6}));
+  QUIRE_TRY(const json::Array* lengths, reader.required_array("lengths", kMaxPoints));
+  for (std::size_t i = 0; i < lengths->size(); ++i) {
+    QUIRE_TRY(const double ns,
+              json::read_number((*lengths)[i], reader.path_of("lengths", i), {.min = 0, .max = kMostNs}));
+    interruptions.lengths_ns.push_back(ns);
+  }
+  QUIRE_TRY_VOID(reader.refuse_unknown());
+  return interruptions;
+}
+
 Result<CalibratedCost> read_cost(const json::Object& object) {
   json::ObjectReader reader(object, "cost");
   CalibratedCost cost;
@@ -130,6 +151,8 @@ Result<CalibratedCost> read_cost(const json::Object& object) {
   QUIRE_TRY(cost.wake, nanoseconds(reader, "wake"));
   QUIRE_TRY(cost.outside_step, nanoseconds(reader, "outside_step"));
   QUIRE_TRY(cost.outside_row, nanoseconds(reader, "outside_row"));
+  QUIRE_TRY(const json::Object* interruptions, reader.required_object("interruptions"));
+  QUIRE_TRY(cost.interruptions, read_interruptions(*interruptions));
   QUIRE_TRY_VOID(reader.refuse_unknown());
   return cost;
 }
@@ -141,7 +164,6 @@ Result<CalibrationFit> read_fit(const json::Object& object) {
   QUIRE_TRY(fit.median_error, required_number(reader, "median_error", {.min = 0}));
   QUIRE_TRY(fit.p95_error, required_number(reader, "p95_error", {.min = 0}));
   QUIRE_TRY(fit.seconds, required_number(reader, "seconds", {.min = 0}));
-  QUIRE_TRY(fit.disturbance, required_number(reader, "disturbance", {.min = -1}));
   QUIRE_TRY_VOID(reader.refuse_unknown());
   return fit;
 }
@@ -175,15 +197,15 @@ std::string cost_name(const CalibrationSetting& setting) {
              setting.threads == 1 ? " thread, " : " threads, ", setting.cpu_tier, ", KV ", setting.kv_type);
 }
 
-std::string steadiness_text(const CalibrationFit& fit) {
+std::string steadiness_text(const Calibration& calibration) {
+  const double disturbance = calibration.fitted.interruptions.share(), error = calibration.fit.median_error;
   const auto percent = [](double share) {
     const auto per_mille = static_cast<std::int64_t>(std::clamp(share, 0.0, 1e6) * 1000 + 0.5);
     return cat(per_mille / 10, ".", per_mille % 10, " %");
   };
-  const std::string text =
-      cat("while calibrating, steps took ", percent(fit.disturbance),
-          " longer on average than typically, and fit with a median error of ", percent(fit.median_error));
-  const bool was_busy = fit.disturbance >= kBusy || fit.median_error >= kBusy;
+  const std::string text = cat("while calibrating, steps took ", percent(disturbance),
+                               " longer on average than typically, and fit with a median error of ", percent(error));
+  const bool was_busy = disturbance >= kBusy || error >= kBusy;
   return was_busy ? cat(text, ": the machine was busy; run `quire calibrate` again when it is quiet") : text;
 }
 
@@ -196,8 +218,7 @@ std::string as_json(const Calibration& calibration) {
                             {"measured", json::Object{{"num_points", fit.num_points},
                                                       {"median_error", fit.median_error},
                                                       {"p95_error", fit.p95_error},
-                                                      {"seconds", fit.seconds},
-                                                      {"disturbance", fit.disturbance}}}};
+                                                      {"seconds", fit.seconds}}}};
   return json::dump(object, {.indent = 2}) + "\n";
 }
 

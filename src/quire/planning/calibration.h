@@ -7,7 +7,7 @@
 //     QUIRE_TRY_VOID(check_setting(calibration.setting, setting));
 //     simulate(system, *calibration.cost(), source);
 //
-// The file: {"format": "quire calibration", "version": 2, "setting": {...}, "cost": {...}, "measured": {...}}; all
+// The file: {"format": "quire calibration", "version": 3, "setting": {...}, "cost": {...}, "measured": {...}}; all
 // times are nanoseconds. A file that is cut, has other fields, or numbers that are not finite or negative where time
 // cannot be, is refused with one line that names file, field, what was found and what was wanted; so is another
 // version.
@@ -49,8 +49,7 @@ struct CalibrationFit {
   std::int64_t num_points = 0;  ///< shapes that were measured
   double median_error = 0;      ///< of the relative differences, without sign
   double p95_error = 0;
-  double seconds = 0;      ///< that measuring took
-  double disturbance = 0;  ///< how much longer than their median the repeated measurements took on average, relative
+  double seconds = 0;  ///< that measuring took
   friend bool operator==(const CalibrationFit&, const CalibrationFit&) = default;
 };
 
@@ -65,7 +64,7 @@ struct Calibration {
 /// Of disturbance or median error: from here on the machine was visibly busy with other things while it was measured.
 inline constexpr double kBusy = 0.05;
 /// How steady the measured times were; from kBusy on with the advice to calibrate again.
-std::string steadiness_text(const CalibrationFit& fit);
+std::string steadiness_text(const Calibration& calibration);
 
 /// How reports call the cost model.
 std::string cost_name(const CalibrationSetting& setting);

@@ -64,7 +64,8 @@ Calibration sample() {
   calibration.fitted.outside_row = 1'250.25;
   calibration.fitted.wake = 90'000;
   calibration.fitted.name = cost_name(calibration.setting);
-  calibration.fit = {80, 0.011, 0.04, 39.5, 0.012};
+  calibration.fitted.interruptions = {12.5, {300'000, 5'000'000.5}};
+  calibration.fit = {80, 0.011, 0.04, 39.5};
   return calibration;
 }
 
@@ -106,12 +107,18 @@ TEST(CalibrationFit, WithoutSharedContextsOneCostsWhatAnyOtherDoes) {
 }
 
 TEST(Calibration, OfABusyMachineSaysSo) {
+  const auto text = [](double disturbance, double median_error) {
+    Calibration calibration;
+    calibration.fitted.interruptions = {100, {disturbance * 1e7}};
+    calibration.fit.median_error = median_error;
+    return steadiness_text(calibration);
+  };
   EXPECT_EQ(
-      steadiness_text({.median_error = 0.018, .disturbance = 0.0123}),
+      text(0.0123, 0.018),
       "while calibrating, steps took 1.2 % longer on average than typically, and fit with a median error of 1.8 %");
-  EXPECT_NE(steadiness_text({.disturbance = 0.2}).find("20.0 % longer"), std::string::npos);
-  EXPECT_NE(steadiness_text({.disturbance = 0.2}).find("busy"), std::string::npos);
-  EXPECT_NE(steadiness_text({.median_error = 0.1}).find("busy"), std::string::npos);
+  EXPECT_NE(text(0.2, 0).find("20.0 % longer"), std::string::npos);
+  EXPECT_NE(text(0.2, 0).find("busy"), std::string::npos);
+  EXPECT_NE(text(0, 0.1).find("busy"), std::string::npos);
 }
 
 TEST(CalibrationFit, APointThatIsFarOffMovesTheOthersLittle) {
@@ -145,8 +152,8 @@ TEST(Calibration, ComesBackFromItsJsonAsItWas) {
 }
 
 TEST(Calibration, WhatIsWrongInAFileIsSaidInOneLine) {
-  EXPECT_EQ(refusal("\"version\":2", "\"version\":1"),
-            "calibration 'f.json': 'version': found 1, wanted 2; `quire calibrate` makes a new one");
+  EXPECT_EQ(refusal("\"version\":3", "\"version\":2"),
+            "calibration 'f.json': 'version': found 2, wanted 3; `quire calibrate` makes a new one");
   EXPECT_NE(refusal("quire calibration", "something").find("'format'"), std::string::npos);
   EXPECT_NE(refusal("\"decode_context\":700.0", "\"decode_context\":NaN").find("f.json"), std::string::npos);
   EXPECT_NE(refusal("\"decode_context\":700.0", "\"decode_context\":1e999").find("f.json"), std::string::npos);

@@ -17,6 +17,9 @@ class ScaledCost final : public CostModel {
     return static_cast<std::uint64_t>(static_cast<double>(parts.decode_ns) * decode_ +
                                       static_cast<double>(parts.prefill_ns) * prefill_ + 0.5);
   }
+  std::uint64_t interruption_ns(std::uint64_t number, std::uint64_t ns) const override {
+    return cost_->interruption_ns(number, ns);
+  }
   std::uint64_t wake_ns() const override { return cost_->wake_ns(); }
   std::string description() const override {
     return cat(cost_->description(), ", prompts x ", prefill_, ", decodes x ", decode_);

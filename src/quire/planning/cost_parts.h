@@ -21,6 +21,9 @@ class MeteredCost final : public CostModel {
  public:
   explicit MeteredCost(const CostModel& cost) : cost_(cost) {}
   std::uint64_t step_ns(const StepShape& shape) const override;
+  std::uint64_t interruption_ns(std::uint64_t number, std::uint64_t ns) const override {
+    return cost_.interruption_ns(number, ns);
+  }
   std::uint64_t wake_ns() const override { return cost_.wake_ns(); }
   std::string description() const override { return cost_.description(); }
   double prefill_ns() const { return prefill_ns_; }

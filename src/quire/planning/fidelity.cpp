@@ -51,8 +51,8 @@ StepErrors step_errors(const CalibratedCost& cost, std::span<const RecordedStep>
 double drift(const CalibratedCost& before, const CalibratedCost& after, std::span<const RecordedStep> steps) {
   double sum_before = 0, sum_after = 0;
   for (const RecordedStep& step : steps) {
-    sum_before += static_cast<double>(before.step_ns(step.shape));
-    sum_after += static_cast<double>(after.step_ns(step.shape));
+    sum_before += static_cast<double>(before.execute_ns(step.shape));
+    sum_after += static_cast<double>(after.execute_ns(step.shape));
   }
   return sum_before > 0 ? std::abs(sum_after / sum_before - 1) : 0;
 }

@@ -24,7 +24,8 @@ struct StepErrors {
 };
 StepErrors step_errors(const CalibratedCost& cost, std::span<const RecordedStep> steps, StepKind kind = StepKind::any);
 
-/// How far two calibrations are apart: the relative difference of the time that they give these steps, without sign.
+/// How far two calibrations are apart: the relative difference of the time that they give these steps
+/// typically, without sign.
 double drift(const CalibratedCost& before, const CalibratedCost& after, std::span<const RecordedStep> steps);
 
 /// One thing that clients see, from a run of the engine or of the simulator.

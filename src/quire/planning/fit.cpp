@@ -17,8 +17,10 @@ std::string mib(std::uint64_t bytes) { return cat((bytes + kMiB - 1) / kMiB, " M
 
 std::string kv_words(const engine::EngineInfo& info) {
   const bool is_mapped = info.page_group_bytes > 0;
+  const std::string_view limit = info.kv_memory_why;  // "as asked", or why it is less
   return cat(info.num_blocks, is_mapped ? " page-groups of " : " blocks of ",
-             is_mapped ? info.page_group_bytes : info.block_size, is_mapped ? " bytes, " : " tokens, ", info.kv_type);
+             is_mapped ? info.page_group_bytes : info.block_size, is_mapped ? " bytes, " : " tokens, ", info.kv_type,
+             limit.starts_with("all that") ? ", " : "", limit.starts_with("all that") ? limit : "");
 }
 
 /// What there must be at least: everything but the pool, and a pool for one token.
@@ -72,6 +74,8 @@ Result<Fit> plan_fit(const engine::EngineOptions& options, const model::GgufFile
   }
   auto reserved = engine::reserve_kv(fit.options, fit.reservation, left, fit.info);
   if (!reserved.ok()) return too_small(fit, fixed, reserved.error().message);
+  if (options.kv_memory_bytes == 0 && fit.info.kv_bytes < fit.options.kv_memory_bytes)  // not more than is of use
+    fit.options.kv_memory_bytes = std::min(fit.options.kv_memory_bytes, (fit.info.kv_bytes + kMiB - 1) / kMiB * kMiB);
   fit.core = engine::core_options(fit.options, fit.reservation, fit.info);
   QUIRE_TRY_VOID(quire::check_options(fit.core));
   list_parts(fit, allowance);

@@ -234,6 +234,8 @@ void Api::show_metrics(const HttpRequest&, std::shared_ptr<Exchange> exchange) {
                 .preemptions = stats.preemptions,
                 .proposed_tokens = stats.proposed_tokens,
                 .accepted_tokens = stats.accepted_tokens,
+                .shared_positions = static_cast<std::uint64_t>(stats.shared_positions),
+                .unshared_positions = static_cast<std::uint64_t>(stats.unshared_positions),
                 .computed_tokens = stats.computed_tokens,
                 .recomputed_tokens = stats.kv.recomputed_tokens,
                 .copied_blocks = stats.kv.copied_blocks,

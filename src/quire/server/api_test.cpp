@@ -360,6 +360,19 @@ TEST(Api, LoadingAndDrainingAreNotReady) {
   EXPECT_EQ(metrics_exchange->response.status, 200);
 }
 
+TEST(Api, TheDeltasOfAStepWakeTheIoThreadOnce) {
+  ApiWorld world;
+  const auto first = world.post(kCompletions, completion_body(R"("stream":true)"));
+  const auto second = world.post(kCompletions, completion_body(R"("stream":true)"));
+  for (int step = 0; step < 2; ++step) {
+    for (std::size_t submission : {0, 1}) world.backend.send(submission, "word");
+    EXPECT_EQ(world.tasks.tasks.size(), 1u);
+    first->sent.clear(), second->sent.clear();
+    world.tasks.run();
+    for (const auto& exchange : {first, second}) EXPECT_NE(exchange->sent.find("word"), std::string::npos);
+  }
+}
+
 TEST(Api, TheEndOfTheGracePeriodEndsEveryCall) {
   ApiWorld world;
   auto stream = world.post(kChat, chat_body(R"("stream":true)"));
@@ -512,6 +525,7 @@ TEST(Api, MetricsCountByRouteAndStatus) {
   ApiWorld world;
   world.backend.stats_.running = 3;
   world.backend.stats_.prefix_hits = 63;
+  world.backend.stats_.shared_positions = 28'800;
   world.send(make_get("/health"));
   world.send(make_get("/nowhere"));
   world.post(kChat, "{}");
@@ -521,7 +535,8 @@ TEST(Api, MetricsCountByRouteAndStatus) {
        {"quire_http_requests_total{route=\"/health\",status=\"200\"} 1\n",
         "quire_http_requests_total{route=\"other\",status=\"404\"} 1\n",
         "quire_http_requests_total{route=\"/v1/chat/completions\",status=\"400\"} 1\n",
-        "quire_requests_running{model=\"tiny\"} 3\n", "quire_prefix_cache_hits_total{model=\"tiny\"} 63\n"}) {
+        "quire_requests_running{model=\"tiny\"} 3\n", "quire_prefix_cache_hits_total{model=\"tiny\"} 63\n",
+        "quire_attention_shared_positions_total{model=\"tiny\"} 28800\n"}) {
     EXPECT_NE(exchange->response.body.find(line), std::string::npos) << line;
   }
 }

@@ -108,6 +108,24 @@ TEST(Refusals, SayWhichRequestAndWhy) {
   }
 }
 
+TEST(Memory, WhatArraysLeaveOfThePoolIsFreeInIt) {
+  SystemOptions three = options();  // 2,048 slots, of which arrays of 150 take 12 * 160
+  three.max_sequence = 150;
+  for (std::string_view name : system_names()) {
+    if (name == "vattention") continue;
+    auto system = make_system(name, three).value();
+    ASSERT_TRUE(system->submit(RequestId{1}, spec(10, 10)));
+    system->plan_step();
+    EXPECT_EQ(system->memory().pool_slots, three.core.pool_tokens()) << name;
+  }
+}
+
+TEST(Systems, PageGroupsOfNothingAreRefused) {
+  SystemOptions none = options();
+  none.page_group_bytes = 0;
+  EXPECT_EQ(make_system("vattention", none).error().message, "found page-groups of 0 bytes, wanted some");
+}
+
 std::map<std::string_view, std::uint64_t> digests_of_systems() {
   const IndependentLengths lengths(LengthDistribution::parse("lognormal:4,1@1-300").value(),
                                    LengthDistribution::parse("exponential:60@1-200").value(), 512);

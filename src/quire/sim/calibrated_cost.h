@@ -10,13 +10,15 @@
 //   + prefill_row, prefill_square, prefill_read    of chunks of prompts: each, each unit of end^2 - begin^2, and each
 //                             position that 32 of its tokens read together
 //
-// and around it what the engine's thread does besides: planning, detokenizing, delivery; and waking up after a pause.
+// and around it what the engine's thread does besides: planning, detokenizing, delivery; waking up after a pause; and
+// what interrupts it all.
 // All in nanoseconds, immutable, arithmetic only: equal on every machine.
 
 #include <array>
 #include <vector>
 
 #include "quire/sim/cost_model.h"
+#include "quire/sim/interruptions.h"
 
 namespace quire {
 
@@ -45,10 +47,14 @@ struct CalibratedCost final : CostModel {
   double shared_context = 0, shared_walk = 0;
   double outside_step = 0, outside_row = 0;  ///< besides the step: each step, and each row that samples
   double wake = 0;
+  Interruptions interruptions;
 
   /// What an executor needs (StepResult::elapsed_ns), without what is besides.
   std::uint64_t execute_ns(const StepShape& shape) const;
   std::uint64_t step_ns(const StepShape& shape) const override;
+  std::uint64_t interruption_ns(std::uint64_t number, std::uint64_t ns) const override {
+    return interruptions.of_step(number, ns);
+  }
   std::uint64_t wake_ns() const override;
   std::string description() const override { return name; }
 };

@@ -7,7 +7,8 @@
 namespace quire {
 namespace {
 
-std::uint64_t as_ns(double ms) { return static_cast<std::uint64_t>(std::clamp(ms, 0.0, 1e12) * 1e6 + 0.5); }
+/// At most what is longer than all of virtual time.
+std::uint64_t as_ns(double ms) { return static_cast<std::uint64_t>(std::clamp(ms, 0.0, 1e13) * 1e6 + 0.5); }
 
 /// The line through the points, of at least one; beyond the ends the nearest segment goes on, never below 0.
 double interpolate(const std::vector<TableCost::Point>& points, double x) {

@@ -24,6 +24,10 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   virtual std::uint64_t step_ns(const StepShape& shape) const = 0;
+  /// What interrupts the step of that number besides, if it takes so long.
+  virtual std::uint64_t interruption_ns(std::uint64_t number, std::uint64_t ns) const {
+    return static_cast<void>(number), static_cast<void>(ns), 0;
+  }
   /// What the first step after a pause takes besides: waking up.
   virtual std::uint64_t wake_ns() const { return 0; }
   /// What it is, for reports: name, source, units.

@@ -17,6 +17,9 @@
 namespace quire {
 namespace {
 
+/// Of all requests at their maximum length: what a step may compute.
+constexpr std::int64_t kMostTokensAStep = 1 << 30;
+
 /// One side's sums over steps.
 class Tally {
  public:
@@ -265,7 +268,7 @@ class GrowingRun {
 };
 
 /// The means that bound how many more requests paging serves at once; see ExerciseSetting.
-void set_bounds(const std::vector<std::int32_t>& lengths, ExerciseSetting& setting) {
+void set_bounds(const std::vector<std::int32_t>& lengths, std::int64_t pool_slots, ExerciseSetting& setting) {
   double sum_held = 0, sum_length = 0, sum_by_step = 0;
   for (std::int32_t length : lengths) {
     const auto whole = static_cast<double>(round_up(length, setting.block_size));
@@ -276,11 +279,13 @@ void set_bounds(const std::vector<std::int32_t>& lengths, ExerciseSetting& setti
     sum_length += length;
     sum_by_step += held_steps;
   }
-  const double mean_by_step = sum_by_step / sum_length;
-  setting.concurrency_bound_by_step = setting.max_len / mean_by_step;
+  // An array of whole blocks: as many as the pool has room for, whose rest is of no use to them.
+  const std::int64_t num_arrays = pool_slots / round_up(setting.max_len, setting.block_size);
+  const double slots_an_array = static_cast<double>(pool_slots) / static_cast<double>(num_arrays);
+  setting.concurrency_bound_by_step = slots_an_array * sum_length / sum_by_step;
   setting.concurrency_bound = setting.mode == LengthMode::growing
                                   ? setting.concurrency_bound_by_step
-                                  : setting.max_len * static_cast<double>(lengths.size()) / sum_held;
+                                  : slots_an_array * static_cast<double>(lengths.size()) / sum_held;
 }
 
 /// `growing`: takes the record of the paged side, if it is not null and the mode is growing.
@@ -307,7 +312,7 @@ Result<ExerciseSetting> run_setting(const World& world, std::int32_t max_len, Le
   setting.contiguous =
       reserving("contiguous", std::make_unique<ReservedKvManager>(options.num_blocks, options.block_size, max_len));
   setting.concurrency_ratio = setting.paged.requests_at_once_mean / setting.contiguous.requests_at_once_mean;
-  set_bounds(world.lengths, setting);
+  set_bounds(world.lengths, std::int64_t{options.num_blocks} * options.block_size, setting);
   return setting;
 }
 
@@ -326,9 +331,13 @@ Result<void> check_options(const ExerciseOptions& options) {
     return fail("found ", options.num_blocks, " blocks, wanted 1 to ", 1 << 20);
   const std::int64_t slots = std::int64_t{options.num_blocks} * options.block_size;
   for (std::int32_t max_len : options.max_lens)
-    if (max_len < options.longest || max_len >= slots || std::int64_t{max_len} * options.num_requests > 1 << 30)
+    if (max_len < options.longest || max_len >= slots)
       return fail("found a maximum length of ", max_len, ", wanted at least the longest request, ", options.longest,
                   ", and less than the pool, ", slots, " slots");
+  for (std::int32_t max_len : options.max_lens)
+    if (std::int64_t{max_len} * options.num_requests > kMostTokensAStep)
+      return fail("found ", options.num_requests, " requests of a maximum length of ", max_len, ", wanted at most ",
+                  kMostTokensAStep, " tokens in all");
   return {};
 }
 
@@ -341,6 +350,7 @@ Result<ExerciseReport> run_exercise(const ExerciseOptions& options, BlockFile& f
     report.lengths.push_back(static_cast<std::int32_t>(rng.between(options.shortest, options.longest)));
     report.unlimited_blocks += ceil_div(report.lengths.back(), options.block_size);
   }
+  report.unlimited_arrays = options.num_requests * ceil_div(options.max_lens.front(), options.block_size);
   QUIRE_TRY(const auto cost, make_cost_model("opt-13b"));
   report.cost = cost->description();
   const World world{options, report.lengths, *cost, file};
@@ -352,6 +362,7 @@ Result<ExerciseReport> run_exercise(const ExerciseOptions& options, BlockFile& f
     }
   const std::int64_t slots = std::int64_t{options.num_blocks} * options.block_size;
   for (std::int32_t block_size : {8, 16, 32, 64, 128}) {
+    if (slots % block_size != 0) continue;
     ExerciseOptions other = options;
     other.block_size = block_size;
     other.num_blocks = static_cast<std::int32_t>(slots / block_size);

@@ -10,8 +10,11 @@
 // length, or what has been written).
 //
 // Means are over the steps in which requests wait (over all if nobody ever does), weighted equally; fragmentation is a
-// sum of slots over all steps over another. No clock and no file here: virtual time comes from a cost model, blocks go
-// through a BlockFile.
+// sum of slots over all steps over another.
+//
+// The bound on the ratio is that of means over all requests, or all of their steps: where requests wait among shorter
+// or younger ones than these, as at the start of a run on large blocks, the ratio passes it a little. No clock and no
+// file here: virtual time comes from a cost model, blocks go through a BlockFile.
 
 #include <array>
 #include <cstddef>
@@ -73,8 +76,8 @@ struct ExerciseSetting {
   LengthMode mode = LengthMode::static_length;
   std::int32_t block_size = 16;
   ExerciseSide paged, contiguous;
-  double concurrency_ratio = 0;          ///< of the means
-  double concurrency_bound = 0;          ///< max_len over the mean of what a request holds, rounded to blocks
+  double concurrency_ratio = 0;  ///< of the means
+  double concurrency_bound = 0;  ///< of requests that hold, in blocks, the mean of all: how many fit over arrays
   double concurrency_bound_by_step = 0;  ///< the same with each request weighted by the steps it runs
 };
 
@@ -82,11 +85,13 @@ struct ExerciseReport {
   ExerciseOptions options;
   std::vector<std::int32_t> lengths;      ///< [num_requests]
   std::int64_t unlimited_blocks = 0;      ///< all requests at once, whole length in blocks
+  std::int64_t unlimited_arrays = 0;      ///< the same as arrays of the first max_len, in blocks
   std::vector<ExerciseSetting> settings;  ///< by max_len, then static, growing
-  std::vector<ExerciseSetting> sweep;     ///< the first max_len, block sizes 8 to 128, static and growing
-  std::uint64_t blocks_restored = 0;      ///< read back and compared, K and V
-  std::string cost;                       ///< what virtual time is made of
-  SimulationResult growing;               ///< the first max_len, paged: steps, requests one by one, film of the blocks
+  std::vector<ExerciseSetting>
+      sweep;  ///< the first max_len, static and growing, block sizes 8 to 128 that divide the pool
+  std::uint64_t blocks_restored = 0;  ///< read back and compared, K and V
+  std::string cost;                   ///< what virtual time is made of
+  SimulationResult growing;           ///< the first max_len, paged: steps, requests one by one, film of the blocks
 };
 
 /// What a block's slot holds in the exercise: K and V of this many f32 each.

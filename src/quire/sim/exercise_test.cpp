@@ -142,6 +142,40 @@ TEST(Exercise, OptionsThatMakeNoSenseAreRefusedWithTheNumbers) {
   EXPECT_FALSE(run_exercise(options, file).ok());
 }
 
+TEST(Exercise, ThePoolNeedNotBeAMultipleOfEveryBlockSize) {
+  ExerciseOptions options;
+  options.num_blocks = 33;
+  options.num_requests = 3;
+  options.max_lens = {520};
+  MemoryFile file;
+  const auto report = run_exercise(options, file);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  ASSERT_EQ(report->sweep.size(), 4u);
+  EXPECT_EQ(report->sweep.back().block_size, 16);
+  EXPECT_EQ(report->unlimited_arrays, 3 * 33) << "an array is of whole blocks";
+  EXPECT_EQ(report->settings.front().contiguous.blocks_occupied, 33);
+}
+
+TEST(Exercise, TheBoundCountsTheArraysThatFit) {
+  ExerciseOptions options;
+  options.max_lens = {4200};  // of 8,192 slots
+  MemoryFile file;
+  const ExerciseReport report = run_exercise(options, file).value();
+  for (const ExerciseSetting& setting : report.settings) {
+    EXPECT_EQ(setting.contiguous.requests_at_once_max, 1);
+    EXPECT_LT(setting.concurrency_ratio, setting.concurrency_bound);
+    EXPECT_NEAR(setting.concurrency_bound, 16 * setting_of(512, setting.mode).concurrency_bound, 1e-9);
+  }
+}
+
+TEST(Exercise, TooManyRequestsForOneStepAreRefusedAsSuch) {
+  ExerciseOptions options;
+  options.num_requests = 1'000'000;
+  MemoryFile file;
+  EXPECT_EQ(run_exercise(options, file).error().message,
+            "found 1000000 requests of a maximum length of 2048, wanted at most 1073741824 tokens in all");
+}
+
 TEST(Exercise, FewRequestsThatNeverWaitHaveMeansToo) {
   for (const std::int32_t count : {1, 5, 16, 20}) {
     ExerciseOptions options;

@@ -94,7 +94,7 @@ const StepShape& ReservingSystem::plan_step() {
 
 MemoryUse ReservingSystem::memory() const {
   MemoryUse use = use_;
-  use.pool_slots = memory_->num_slots();
+  use.pool_slots = std::max(options_.pool_slots, memory_->num_slots());
   return use;
 }
 

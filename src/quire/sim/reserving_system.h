@@ -38,6 +38,7 @@ class ReservingSystem final : public System {
     ReservationRule rule = ReservationRule::exact;
     std::int64_t max_sequence = 2048;
     std::int32_t max_rows = 256;  ///< running at a time
+    std::int64_t pool_slots = 0;  ///< of the memory; what the allocator makes no use of is free in it, too
   };
   ReservingSystem(Options options, std::unique_ptr<SlotAllocator> memory);
 

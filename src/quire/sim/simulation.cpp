@@ -32,10 +32,14 @@ class Run {
       if (now_ns_ >= options_.stop_ns) break;
       if (!system_.has_work()) {
         if (!upcoming_) break;
+        if (upcoming_->arrival_ns > kMaxVirtualNs) {
+          run_out_of_time();
+          break;
+        }
         now_ns_ = std::max(now_ns_, upcoming_->arrival_ns + cost_.wake_ns());
         continue;
       }
-      step();
+      if (!step()) break;
       if (result_.num_steps >= options_.max_steps || is_hopeless()) break;
     }
     result_.end_ns = now_ns_;
@@ -63,11 +67,22 @@ class Run {
     forget_front();
   }
 
-  void step() {
+  bool run_out_of_time() {
+    result_.ran_out_of_time = result_.was_hopeless = true;
+    return false;
+  }
+
+  /// False if it would end behind kMaxVirtualNs.
+  bool step() {
     const StepShape& shape = system_.plan_step();
     StepSample sample;
     sample.begin_ns = now_ns_;
-    now_ns_ += std::max<std::uint64_t>(1, cost_.step_ns(shape));
+    const std::uint64_t left_ns = now_ns_ > kMaxVirtualNs ? 0 : kMaxVirtualNs - now_ns_;
+    const std::uint64_t took_ns = std::max<std::uint64_t>(1, cost_.step_ns(shape));
+    if (took_ns > left_ns) return run_out_of_time();
+    const std::uint64_t interruption_ns = cost_.interruption_ns(result_.num_steps, took_ns);
+    if (interruption_ns > left_ns - took_ns) return run_out_of_time();
+    now_ns_ += took_ns + interruption_ns;
     sample.end_ns = now_ns_;
     sample.num_running = system_.num_running();
     sample.num_waiting = system_.num_waiting();
@@ -82,6 +97,7 @@ class Run {
     if (options_.observe) options_.observe(sample, changes_);
     forget_front();
     if (options_.progress && result_.num_steps % 1024 == 0) options_.progress(result_.num_finished, now_ns_);
+    return true;
   }
 
   void film_step(std::uint64_t begin_ns) {

@@ -68,6 +68,9 @@ struct SimulationOptions {
   std::function<void(std::uint64_t num_finished, std::uint64_t now_ns)> progress;  ///< called every 1,024 steps
 };
 
+/// Virtual time ends here, after 292 years.
+inline constexpr std::uint64_t kMaxVirtualNs = kLateNs - 1;
+
 /// Sums over steps, weighted by their duration in nanoseconds.
 struct WeightedMemory {
   unsigned __int128 pool = 0, written = 0, reserved = 0, unused = 0, rounding = 0;
@@ -95,7 +98,8 @@ struct SimulationResult {
   std::uint64_t end_ns = 0;            ///< when the last step ended
   std::uint64_t busy_ns = 0;           ///< in steps
   std::int32_t max_running = 0, max_waiting = 0;
-  bool was_hopeless = false;  ///< stopped early, see SimulationOptions
+  bool was_hopeless = false;     ///< stopped early, see SimulationOptions
+  bool ran_out_of_time = false;  ///< stopped, hopeless: a step would end, or a request come, behind kMaxVirtualNs
 
   Histogram ttft_ns, inter_token_ns, end_to_end_ns, queue_ns;
   Histogram normalized_ns;  ///< end-to-end time over output tokens, nanoseconds a token

@@ -247,6 +247,21 @@ TEST(Simulation, AHopelessRunEndsEarly) {
   EXPECT_LT(result.num_finished, 400u);
 }
 
+TEST(Simulation, TimeThatDoesNotFitStopsTheRunAndSaysSo) {
+  RooflineCost slow;  // 32 years a step
+  slow.bytes_per_second = slow.operations_per_second = 1;
+  slow.weight_bytes = 1e9;
+  const std::vector<RequestSpec> requests = {spec(0, 10, 20)};
+  auto system = make_system("quire", small_options()).value();
+  ListSource source(requests);
+  const SimulationResult result = simulate(*system, slow, source);
+  EXPECT_TRUE(result.ran_out_of_time);
+  EXPECT_EQ(result.num_steps, 9u);
+  EXPECT_LE(result.end_ns, kMaxVirtualNs);
+  EXPECT_TRUE(run("quire", {spec(0, 1, 1), spec(kLateNs, 1, 1)}).ran_out_of_time);
+  EXPECT_FALSE(run("quire", {spec(0, 1, 1), spec(kLateNs / 2, 1, 1)}).ran_out_of_time);
+}
+
 TEST(Simulation, EqualInputsGiveTheCommittedDigest) {
   const IndependentLengths lengths(LengthDistribution::parse("lognormal:4,1@1-300").value(),
                                    LengthDistribution::parse("exponential:60@1-200").value(), 512);

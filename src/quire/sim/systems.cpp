@@ -18,13 +18,16 @@ constexpr std::string_view kNames[] = {"quire",       "vattention", "orca-max", 
 
 std::unique_ptr<System> reserving(std::string name, ReservationRule rule, const SystemOptions& options,
                                   std::unique_ptr<SlotAllocator> memory) {
-  return std::make_unique<ReservingSystem>(
-      ReservingSystem::Options{std::move(name), rule, options.max_sequence, options.core.max_rows}, std::move(memory));
+  return std::make_unique<ReservingSystem>(ReservingSystem::Options{std::move(name), rule, options.max_sequence,
+                                                                    options.core.max_rows, options.core.pool_tokens()},
+                                           std::move(memory));
 }
 
 /// As many page-groups as the pool's bytes hold, the last tokens' worth of a group left out.
 Result<CoreOptions> vattention_options(const SystemOptions& options) {
   CoreOptions core = options.core;
+  if (options.page_group_bytes < 1)
+    return fail("found page-groups of ", options.page_group_bytes, " bytes, wanted some");
   core.kv_manager = "vattention";
   core.block_size = kKvTileTokens;
   core.tile_bytes = kKvTileTokens * options.token_bytes_per_tensor;

@@ -9,6 +9,7 @@ namespace quire {
 namespace {
 
 constexpr std::int32_t kMooncakeBlock = 512;
+constexpr std::string_view kArrivalS = "arrival_s", kArrivalMs = "arrival_ms";
 
 std::string shown(const json::Value& value) {
   std::string text = json::dump(value);
@@ -64,11 +65,18 @@ Result<RequestSpec> read_mooncake(std::string_view file, std::uint64_t row, cons
   return request;
 }
 
-Result<RequestSpec> read_plain(std::string_view file, std::uint64_t row, const json::Value& object) {
+/// `arrival`: the member that has the times; empty: there is none.
+Result<RequestSpec> read_plain(std::string_view file, std::uint64_t row, const json::Value& object,
+                               std::string_view arrival) {
   RequestSpec request;
-  if (object.find("arrival_s")) {
-    QUIRE_TRY(request.arrival_ns, time_of({file, row, "arrival_s"}, object, 1e9));
+  if (!arrival.empty()) {
+    QUIRE_TRY(request.arrival_ns, time_of({file, row, arrival}, object, arrival == kArrivalMs ? 1e6 : 1e9));
   }
+  for (const std::string_view other : {kArrivalS, kArrivalMs})
+    if (other != arrival && object.find(other))
+      return trace_error({file, row, other}, arrival.empty()
+                                                 ? cat("is there, but not in row 1; wanted it in all rows, or in none")
+                                                 : cat("means the same as column ", arrival, ", wanted one of them"));
   QUIRE_TRY(request.prompt_tokens, length_of({file, row, "prompt_tokens"}, object));
   QUIRE_TRY(request.output_tokens, length_of({file, row, "output_tokens"}, object));
   if (object.find("session")) {
@@ -95,21 +103,26 @@ Error json_error(std::string_view file, std::uint64_t row, std::string_view mess
 Result<Trace> read_jsonl_trace(std::string_view file, std::string_view text) {
   Trace trace;
   TraceLines lines(file, text, trace.notes);
-  std::string_view line;
+  std::string_view line, arrival;
   while (lines.next(line)) {
+    if (line.empty()) return trace_error({file, lines.row(), "1"}, "the line is empty, wanted an object");
     auto object = json::parse(line);
     if (!object.ok()) return json_error(file, lines.row(), object.error().message);
     if (!object->is_object())
       return trace_error({file, lines.row(), "1"}, "found ", json::kind_name(object->kind()), ", wanted an object");
     if (trace.requests.empty()) {
       trace.format = object->find("hash_ids") ? "mooncake" : "jsonl";
-      trace.has_arrivals = trace.format == "mooncake" || object->find("arrival_s");
+      arrival = object->find("hash_ids")   ? "timestamp"
+                : object->find(kArrivalS)  ? kArrivalS
+                : object->find(kArrivalMs) ? kArrivalMs
+                                           : std::string_view();
+      trace.has_arrivals = !arrival.empty();
     }
     const bool is_mooncake = trace.format == "mooncake";
-    QUIRE_TRY(auto request,
-              is_mooncake ? read_mooncake(file, lines.row(), *object) : read_plain(file, lines.row(), *object));
+    QUIRE_TRY(auto request, is_mooncake ? read_mooncake(file, lines.row(), *object)
+                                        : read_plain(file, lines.row(), *object, arrival));
     if (!trace.requests.empty() && request.arrival_ns < trace.requests.back().arrival_ns)
-      return trace_error({file, lines.row(), is_mooncake ? "timestamp" : "arrival_s"},
+      return trace_error({file, lines.row(), arrival},
                          "is earlier than the row before, wanted rows in the order of arrival");
     trace.requests.push_back(std::move(request));
   }

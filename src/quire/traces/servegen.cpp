@@ -68,14 +68,17 @@ Result<Lengths> read_lengths(const TracePlace& place, const json::Value& period)
 Result<std::vector<Period>> read_dataset(std::string_view file, std::string_view text) {
   auto object = json::parse(text);
   if (!object.ok()) return json_error(file, 1, object.error().message);
-  if (!object->is_object()) return trace_error({file, 1, "1"}, "wanted an object");
+  if (!object->is_object())
+    return trace_error({file, 1, "1"}, "found ", json::kind_name(object->kind()), ", wanted an object");
   std::vector<Period> periods;
   std::uint64_t row = 0;
   for (const json::Member& member : object->as_object()) {
     Period period;
     ++row;
     const auto begin = parse_integer(member.key);
-    if (!begin || *begin < 0) return trace_error({file, row, member.key}, "wanted the second at which it begins");
+    if (!begin || *begin < 0)
+      return trace_error({file, row, member.key.substr(0, 40)},
+                         "found as a name, wanted the second at which it begins");
     period.begin_s = static_cast<std::uint64_t>(*begin);
     QUIRE_TRY(period.input, read_lengths({file, row, "input_tokens"}, member.value));
     QUIRE_TRY(period.output, read_lengths({file, row, "output_tokens"}, member.value));
@@ -92,6 +95,9 @@ const Period& period_at(const std::vector<Period>& periods, std::uint64_t second
     if (period.begin_s <= second) found = &period;
   return *found;
 }
+
+/// Coefficients of variation that arrivals are sampled with.
+constexpr double kLeastVariation = 0.1, kMostVariation = 30;
 
 struct Window {
   std::uint64_t begin_s = 0, end_s = 0;
@@ -113,14 +119,18 @@ Result<std::vector<Window>> read_windows(std::string_view file, std::string_view
     QUIRE_TRY(const std::uint64_t begin_ns, parse_time({file, row, "1 (start)"}, fields[0], 1e9));
     window.begin_s = begin_ns / 1'000'000'000;
     const auto rate = parse_number(fields[1]), cv = parse_number(fields[2]);
-    if (!rate || *rate < 0 || *rate > 1e6) return trace_error({file, row, "2 (rate)"}, "wanted requests/s from 0");
-    if (!cv || *cv < 0) return trace_error({file, row, "3 (variation)"}, "wanted a number from 0");
+    if (!rate || *rate < 0 || *rate > 1e6)
+      return trace_error({file, row, "2 (rate)"}, "found '", fields[1].substr(0, 40),
+                         "', wanted requests/s from 0 to 1000000");
+    if (!cv || (*rate > 0 && (*cv < kLeastVariation || *cv > kMostVariation)))
+      return trace_error({file, row, "3 (variation)"}, "found '", fields[2].substr(0, 40), "', wanted a number from ",
+                         kLeastVariation, " to ", kMostVariation);
     window.rate = *rate;
     if (*rate > 0) {
       if (fields[3] != "Gamma" && fields[3] != "Weibull")
         return trace_error({file, row, "4 (distribution)"}, "found '", fields[3].substr(0, 40),
                            "', wanted Gamma or Weibull");
-      window.arrivals = cat(fields[3] == "Gamma" ? "gamma:" : "weibull:", std::clamp(*cv, 0.1, 30.0));
+      window.arrivals = cat(fields[3] == "Gamma" ? "gamma:" : "weibull:", *cv);
     }
     if (!windows.empty() && window.begin_s <= windows.back().begin_s)
       return trace_error({file, row, "1 (start)"}, "is not later than the row before");

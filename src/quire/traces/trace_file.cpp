@@ -24,8 +24,9 @@ Result<Trace> read_agent_sessions(std::string_view file, const std::vector<TarMe
 
 Result<Trace> read_archive(std::string_view file, std::string_view bytes, const TraceFileOptions& options) {
   QUIRE_TRY(const auto members, read_tar(file, bytes));
-  const bool is_servegen = std::any_of(members.begin(), members.end(),
-                                       [](const TarMember& member) { return member.name.ends_with("-dataset.json"); });
+  const bool is_servegen = std::any_of(members.begin(), members.end(), [](const TarMember& member) {
+    return member.name.ends_with("-dataset.json") || member.name.ends_with("-trace.csv");
+  });
   return is_servegen ? read_servegen(file, members, options.servegen) : read_agent_sessions(file, members);
 }
 

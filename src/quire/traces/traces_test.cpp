@@ -164,9 +164,43 @@ TEST(Traces, WhatIsWrongIsOneLineWithFileRowAndColumn) {
   EXPECT_EQ(error_of("{\"prompt_tokens\":9,\"output_tokens\":1e99}\n"),
             "t, row 1, column output_tokens: found 1e+99, wanted a whole number from 1 to 16777216");
   EXPECT_NE(error_of("{\"prompt_tokens\":9\n").find("t, row 1, column 19: "), std::string::npos);
+  EXPECT_EQ(error_of("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-02-29 18:15:46,1,1\n"),
+            "t, row 2, column TIMESTAMP: found '2023-02-29 18:15:46', wanted a time as 2023-11-16 18:15:46.6805900");
+  EXPECT_TRUE(read_trace("t", "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-02-29 18:15:46,1,1\n").ok());
+  EXPECT_TRUE(read_trace("t", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-12-31 18:15:46,1,1\n").ok());
   EXPECT_EQ(error_of("quire-block-trace 16\n0 20 1 5+1\n"), "t, row 2, column 4: found 1 names of blocks, wanted 2");
   EXPECT_EQ(error_of("quire-block-trace 16\n0 20 1 5+9\n"),
             "t, row 2, column 4: found '5+9', wanted a run of names as FIRST+COUNT, 2 of them left");
+}
+
+TEST(Traces, TimesOfJsonLinesAreInAllRowsOrInNone) {
+  const auto row = [](std::string_view times) { return cat("{\"prompt_tokens\":9,\"output_tokens\":1", times, "}\n"); };
+  const std::string none = row(""), seconds = row(",\"arrival_s\":1"), milliseconds = row(",\"arrival_ms\":1500");
+  const auto trace = read_trace("t", milliseconds + milliseconds).value();
+  EXPECT_TRUE(trace.has_arrivals);
+  EXPECT_EQ(trace.requests[1].arrival_ns, 1'500'000'000u);
+  EXPECT_EQ(error_of(none + seconds),
+            "t, row 2, column arrival_s: is there, but not in row 1; wanted it in all rows, or in none");
+  EXPECT_EQ(error_of(seconds + none), "t, row 2, column arrival_s: is missing");
+  EXPECT_EQ(error_of(seconds + milliseconds), "t, row 2, column arrival_s: is missing");
+  EXPECT_EQ(error_of(row(",\"arrival_s\":1,\"arrival_ms\":1000")),
+            "t, row 1, column arrival_ms: means the same as column arrival_s, wanted one of them");
+  EXPECT_EQ(error_of(seconds + "\n" + seconds), "t, row 2, column 1: the line is empty, wanted an object");
+}
+
+TEST(Traces, ServeGenSaysWhatWasFoundAndCutsNothing) {
+  const auto error = [](std::string_view windows) {
+    return error_of(tar({{"chunk-0-trace.csv", std::string(windows)},
+                         {"chunk-0-dataset.json",
+                          R"({"0": {"input_tokens": "{50: 1}", "output_tokens": "{9: 1}", "reason_ratio": ""}})"}}));
+  };
+  EXPECT_EQ(error("0,-1,1,Gamma,1,1\n"),
+            "t, chunk-0-trace.csv, row 1, column 2 (rate): found '-1', wanted requests/s from 0 to 1000000");
+  EXPECT_EQ(error("0,1,nan,Gamma,1,1\n"),
+            "t, chunk-0-trace.csv, row 1, column 3 (variation): found 'nan', wanted a number from 0.1 to 30");
+  EXPECT_EQ(error("0,1,0.01,Gamma,1,1\n"),
+            "t, chunk-0-trace.csv, row 1, column 3 (variation): found '0.01', wanted a number from 0.1 to 30");
+  EXPECT_EQ(error_of(tar({{"chunk-0-trace.csv", "0,1,1,Gamma,1,1\n"}})), "t: client 0 lacks its dataset");
 }
 
 TEST(Traces, AByteOrderMarkIsNotedAndLeftOut) {

@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "quire/workload/numbers.h"
+#include "quire/workload/request_spec.h"
 #include "quire/workload/sampling.h"
 
 namespace quire {
 namespace {
 
 constexpr double kNs = 1e9;
-constexpr double kMaxGapSeconds = 1e8;  // about three years; keeps sums within 64 bits of nanoseconds
+constexpr double kMaxGapSeconds = 9e9;  // so late that the sum is late, too; keeps it within 64 bits of nanoseconds
 
 Error refusal(std::string_view text) {
   return fail("found '", text, "', wanted poisson, gamma:CV, weibull:CV, on-off:ON,OFF (seconds), even or at-once");
@@ -76,9 +77,10 @@ double ArrivalProcess::next_gap_s(Rng& rng) {
 
 std::uint64_t ArrivalProcess::next_ns(Rng& rng) {
   const auto gap_ns = static_cast<std::uint64_t>(std::min(next_gap_s(rng), kMaxGapSeconds) * kNs + 0.5);
-  if (kind_ != Kind::on_off) return now_ns_ += gap_ns;
-  busy_ns_ += gap_ns;
-  return now_ns_ = busy_ns_ + busy_ns_ / on_ns_ * off_ns_;
+  if (kind_ != Kind::on_off) return now_ns_ = std::min(now_ns_ + gap_ns, kLateNs);
+  busy_ns_ = std::min(busy_ns_ + gap_ns, kLateNs);
+  const unsigned __int128 silent_ns = static_cast<unsigned __int128>(busy_ns_ / on_ns_) * off_ns_;
+  return now_ns_ = silent_ns < kLateNs - busy_ns_ ? busy_ns_ + static_cast<std::uint64_t>(silent_ns) : kLateNs;
 }
 
 }  // namespace quire

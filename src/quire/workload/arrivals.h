@@ -25,7 +25,7 @@ class ArrivalProcess {
   /// Poisson with `rate` > 0 requests a second.
   static ArrivalProcess poisson(double rate);
 
-  /// When the next request comes, since the start.
+  /// When the next request comes, since the start; at most kLateNs.
   std::uint64_t next_ns(Rng& rng);
 
  private:

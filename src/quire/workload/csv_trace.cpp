@@ -74,9 +74,14 @@ std::optional<std::uint64_t> parse_date(std::string_view text) {
     const auto value = parse_integer(text.substr(at, size));
     return value && *value >= low && *value <= high ? value : std::nullopt;
   };
-  const auto year = field(0, 4, 1970, 2200), month = field(5, 2, 1, 12), day = field(8, 2, 1, 31);
+  const auto year = field(0, 4, 1970, 2200), month = field(5, 2, 1, 12);
+  if (!year || !month) return std::nullopt;
+  const bool is_december = *month == 12;
+  const std::int64_t days_of_month =
+      days_from_date(*year + (is_december ? 1 : 0), is_december ? 1 : *month + 1, 1) - days_from_date(*year, *month, 1);
+  const auto day = field(8, 2, 1, days_of_month);
   const auto hour = field(11, 2, 0, 23), minute = field(14, 2, 0, 59), second = field(17, 2, 0, 60);
-  if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
+  if (!day || !hour || !minute || !second) return std::nullopt;
   std::int64_t ns = 0;
   if (text.size() > 19) {
     const std::string_view decimals = text.substr(20);

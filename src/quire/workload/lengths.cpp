@@ -14,8 +14,12 @@ constexpr std::string_view kWanted =
     "fixed:N, uniform:LOW,HIGH, exponential:MEAN, lognormal:MU,SIGMA or pareto:LOW,ALPHA, with @LOW-HIGH behind it if "
     "lengths outside are to be drawn again";
 
-/// So often a length outside of the filter is drawn again; then the nearest bound is taken.
-constexpr int kMaxDraws = 10'000;
+/// A filter must let so many through of so many draws; else to draw again takes too long.
+constexpr int kTrialDraws = 10'000, kTrialHits = 10;
+constexpr std::uint64_t kTrialSeed = 1;
+
+/// So often what lies outside of a filter that passed its trial is drawn again, which never comes to its end.
+constexpr int kMaxDraws = 1'000'000;
 
 struct Shape {
   std::string_view name;
@@ -71,6 +75,12 @@ Result<LengthDistribution> LengthDistribution::parse(std::string_view text) {
   out.kind_ = known->kind;
   out.a_ = *a;
   out.b_ = *b;
+  int hits = 0;
+  Rng rng(kTrialSeed);
+  for (int i = 0; out.high_ > 0 && i < kTrialDraws; ++i) hits += out.keeps(out.draw(rng)) ? 1 : 0;
+  if (out.high_ > 0 && hits < kTrialHits)
+    return fail("found '", text, "', of which ", hits, " of ", kTrialDraws, " lengths lie within ", out.low_, " to ",
+                out.high_, ", wanted at least ", kTrialHits);
   return out;
 }
 
@@ -96,19 +106,25 @@ std::int64_t LengthDistribution::draw(Rng& rng) const {
 
 std::int32_t LengthDistribution::sample(Rng& rng) const {
   std::int64_t length = draw(rng);
-  if (high_ > 0) {
-    for (int i = 1; i < kMaxDraws && (length < low_ || length > high_); ++i) length = draw(rng);
-    length = std::clamp(length, low_, high_);
-  }
+  for (int i = 1; i < kMaxDraws && !keeps(length); ++i) length = draw(rng);
   return static_cast<std::int32_t>(length);
 }
 
+LengthPair IndependentLengths::draw(Rng& rng) const { return {prompt_.sample(rng), output_.sample(rng)}; }
+
 LengthPair IndependentLengths::sample(Rng& rng) const {
-  LengthPair pair{prompt_.sample(rng), output_.sample(rng)};
-  for (int i = 1; i < kMaxDraws && max_total_ > 0 && std::int64_t{pair.prompt_tokens} + pair.output_tokens > max_total_;
-       ++i)
-    pair = {prompt_.sample(rng), output_.sample(rng)};
+  LengthPair pair = draw(rng);
+  for (int i = 1; i < kMaxDraws && !keeps(pair); ++i) pair = draw(rng);
   return pair;
+}
+
+Result<void> IndependentLengths::check() const {
+  int hits = 0;
+  Rng rng(kTrialSeed);
+  for (int i = 0; i < kTrialDraws; ++i) hits += keeps(draw(rng)) ? 1 : 0;
+  if (hits >= kTrialHits) return {};
+  return fail("found ", max_total_, ", which ", hits, " of ", kTrialDraws,
+              " pairs of these lengths keep to, wanted at least ", kTrialHits, ", or 0 for no limit");
 }
 
 }  // namespace quire

@@ -8,7 +8,8 @@
 //     pareto:LOW,ALPHA        LOW / U^(1/ALPHA)
 //
 // followed by "@LOW-HIGH", if wanted: what lies outside is drawn again, as filters of data sets do. Values are cut to
-// whole tokens, and less than 1 is 1. Without "@", a length lies in 1 to kMaxLength all the same.
+// whole tokens, and less than 1 is 1. Without "@", a length lies in 1 to kMaxLength all the same. A filter that hardly
+// any length passes is refused.
 
 #include <cstdint>
 #include <string_view>
@@ -34,6 +35,7 @@ class LengthDistribution {
   std::int64_t low_ = 1, high_ = 0;  ///< drawn again outside of these; high_ 0: no filter
 
   std::int64_t draw(Rng& rng) const;
+  bool keeps(std::int64_t length) const { return high_ == 0 || (length >= low_ && length <= high_); }
 };
 
 /// Both lengths of a request. Where they hang together (pairs of a data set, a filter on their sum) this is the place.
@@ -48,14 +50,22 @@ class LengthSampler {
   virtual LengthPair sample(Rng& rng) const = 0;
 };
 
-/// Both independent; pairs with a sum above max_total are drawn again (0: no limit).
+/// Both independent; pairs with a sum above max_total are drawn again (0: no limit). Whether enough pairs are left is
+/// for check() to say.
 class IndependentLengths final : public LengthSampler {
  public:
   IndependentLengths(LengthDistribution prompt, LengthDistribution output, std::int64_t max_total = 0)
       : prompt_(prompt), output_(output), max_total_(max_total) {}
   LengthPair sample(Rng& rng) const override;
+  /// An error if hardly any pair keeps to max_total.
+  Result<void> check() const;
 
  private:
+  LengthPair draw(Rng& rng) const;
+  bool keeps(const LengthPair& pair) const {
+    return max_total_ == 0 || std::int64_t{pair.prompt_tokens} + pair.output_tokens <= max_total_;
+  }
+
   LengthDistribution prompt_, output_;
   std::int64_t max_total_;
 };

@@ -11,6 +11,9 @@
 
 namespace quire {
 
+/// What would come later comes now, 292 years after the start: so late that no simulation goes on until then.
+inline constexpr std::uint64_t kLateNs = std::uint64_t{1} << 63;
+
 struct RequestSpec {
   std::uint64_t arrival_ns = 0;    ///< since the start; never less than that of the request before
   std::int32_t prompt_tokens = 1;  ///< >= 1

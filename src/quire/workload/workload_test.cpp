@@ -61,6 +61,20 @@ TEST(Sampling, GivesTheSameBitsEverywhere) {
   EXPECT_EQ(digest.value(), 9742056653084202266ull);
 }
 
+TEST(Arrivals, ComeLateRatherThanEarlyAgainWhereTimeEnds) {
+  for (const char* text : {"poisson", "gamma:30", "weibull:0.1", "on-off:0.001,1000000", "even"}) {
+    ArrivalProcess arrivals = ArrivalProcess::parse(text, 1e-6).value();
+    Rng rng(6);
+    std::uint64_t last_ns = 0;
+    for (int i = 0; i < 40'000; ++i) {
+      const std::uint64_t ns = arrivals.next_ns(rng);
+      ASSERT_GE(ns, last_ns) << text;
+      last_ns = ns;
+    }
+    EXPECT_EQ(last_ns, kLateNs) << text;
+  }
+}
+
 TEST(Lengths, FollowTheTextOfTheirDistribution) {
   Rng rng(2);
   EXPECT_EQ(LengthDistribution::parse("fixed:100")->sample(rng), 100);
@@ -90,6 +104,25 @@ TEST(Lengths, TheSyntheticShareGptOfThePapersHasItsMeans) {
   }
   EXPECT_NEAR(prompt / 50'000, 162.3, 4);
   EXPECT_NEAR(output / 50'000, 334.2, 6);
+}
+
+TEST(Lengths, AFilterThatHardlyAnyLengthPassesIsRefusedAndNotCutTo) {
+  for (const char* text : {"fixed:100@200-300", "uniform:1,50@51-60", "exponential:10@5000-6000",
+                           "lognormal:2,0.5@100000-200000", "pareto:100,2@1-99"}) {
+    const auto lengths = LengthDistribution::parse(text);
+    ASSERT_FALSE(lengths.ok()) << text;
+    EXPECT_NE(lengths.error().message.find("of 10000 lengths lie within"), std::string::npos);
+  }
+  EXPECT_TRUE(LengthDistribution::parse("exponential:340@4-1024").ok());
+  EXPECT_TRUE(LengthDistribution::parse("fixed:100@100-100").ok());
+}
+
+TEST(Lengths, ALimitOfBothThatHardlyAnyPairKeepsToIsAnError) {
+  const auto fixed = [](const char* text) { return LengthDistribution::parse(text).value(); };
+  EXPECT_EQ(IndependentLengths(fixed("fixed:3000"), fixed("fixed:10"), 2048).check().error().message,
+            "found 2048, which 0 of 10000 pairs of these lengths keep to, wanted at least 10, or 0 for no limit");
+  EXPECT_TRUE(IndependentLengths(fixed("fixed:3000"), fixed("fixed:10"), 3010).check().ok());
+  EXPECT_TRUE(IndependentLengths(fixed("fixed:3000"), fixed("fixed:10")).check().ok());
 }
 
 TEST(Lengths, RefuseTextThatIsNoDistribution) {
