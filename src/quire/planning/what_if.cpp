@@ -60,7 +60,12 @@ void add_managers(Rows& rows, const engine::EngineOptions& planned) {
                              planned.num_speculative_tokens == 0 &&
                              (std::string_view(manager) != "vattention" || planned.kv_type != "int8");
     if (planned.kv_manager != manager && is_possible)
-      rows.add("manager", cat("--kv-manager ", manager), [manager](auto& o) { o.kv_manager = manager; });
+      rows.add("manager", cat("--kv-manager ", manager), [manager](auto& o) {
+        const engine::EngineOptions usual;
+        o.kv_manager = manager;
+        o.kv_page_group = usual.kv_page_group;  // which only vattention takes
+        o.kv_max_mappings = usual.kv_max_mappings;
+      });
   }
 }
 
