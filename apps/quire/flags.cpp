@@ -80,7 +80,7 @@ std::string number_fault(std::string_view type, const std::string& text) {
   } else if (type.starts_with("INT")) {
     if (!number_of<std::int64_t>(text) || has_leading_zero(text)) wanted = "a whole number";
   } else if (const auto number = number_of<double>(text); !number || !std::isfinite(*number)) {
-    wanted = "a finite number";
+    wanted = "a number that is finite";
   }
   return wanted.empty() ? std::string() : cat("found '", text, "', wanted ", wanted);
 }
