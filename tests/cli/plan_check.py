@@ -93,6 +93,7 @@ def the_page_has_it_all(plan):
     for words in ("Plan for", "Memory by part", "Latency against rate", "What binds", "What-ifs", "quire serve",
                   "--roofline 40,1"):
         assert words in text, words
+    assert "--ctx 4096</td><td>-</td>" in text, "what cannot be has no rate"
 
 
 @check
