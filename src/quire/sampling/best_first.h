@@ -1,7 +1,8 @@
 #pragma once
 // BestFirst: the entries of a row of logits in the order of rule 15 of the arithmetic, logit descending, then id
-// ascending, without sorting the whole vocabulary. Entries are gathered and sorted band by band below the maximum, so
-// that a reader who stops early pays for few. Entries of -infinity are left out. The row has no NaN.
+// ascending, without sorting the whole vocabulary. Entries are gathered band by band below the maximum, and of a band
+// twice as many are sorted each time, so that a reader who stops early pays for few. Entries of -infinity are left out.
+// The row has no NaN.
 // One reader; refers to the row and the buffer, which outlive it.
 
 #include <cstdint>
@@ -24,13 +25,14 @@ class BestFirst {
 
  private:
   bool gather_next_band();
+  void sort_more();
 
   std::span<const float> logits_;
   float max_;
   float upper_;  ///< all entries >= upper_ have been gathered
   float width_;
   std::vector<Candidate>& buffer_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, sorted_ = 0;  ///< of the band: read; in their final order
 };
 
 }  // namespace quire::sampling
