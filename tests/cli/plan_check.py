@@ -163,6 +163,14 @@ def a_pool_takes_no_more_than_is_of_use(plan):
 
 
 @check
+def a_pool_of_all_mappings_has_a_plan_too(plan):
+    _, out = plan.json("--memory", "20GiB", "--kv-manager", "vattention", *QUICK)
+    assert "mappings allow" in out and "batch cap: twice as many requests at once" in out
+    for machine in ("1e11,1e11", "1e-9,1e-9"):  # faster and slower than rates go
+        plan.json("--memory", "512MiB", "--roofline", machine, "--requests", 50)
+
+
+@check
 def limits_that_no_rate_holds_are_said_so(plan):
     report, out = plan.json("--memory", "300MiB", "--slo", "ttft_p95=1us", "--rate", 3, *QUICK)
     assert report["performance"]["rate"] == 0 and "No rate holds" in out and "alone on the machine" in out
