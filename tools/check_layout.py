@@ -41,7 +41,7 @@ BANNED = {
     r"\bfmt::": "fmt",
 }
 # Files of base/ that exist to give the other half threads and CPU detection, and the one line that prints a bug.
-EXEMPT = {"base/thread_pool.h", "base/thread_pool.cpp", "base/cpu.h", "base/cpu.cpp", "base/check.cpp"}
+EXEMPT = {"base/thread_pool.h", "base/thread_pool.cpp", "base/core_placement.h", "base/cpu.h", "base/cpu.cpp", "base/check.cpp"}
 HASH_OF_IDS = "base/ids.h"  # std::hash<StrongId>, for look-ups in the other half
 
 ISA_NAME = re.compile(r"(_(avx2|avxvnni|avx512|avx512vnni)(\.inl)?\.(cpp|h)|(simd256|simd512|vnni|maddubs)\.inl\.h)$")

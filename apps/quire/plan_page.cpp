@@ -127,8 +127,10 @@ html::Section what_if_section(const Performance& found) {
   chart.categories.push_back("as planned");
   bars.values.push_back(hundredths(found.knee.at.rate));
   for (const WhatIfRow& row : found.what_ifs) {
-    table.rows.push_back({row.flag, fixed(row.rate, 2), fixed(100 * row.change, 0), cat(row.at_once), row.note});
-    if (!(row.rate > 0)) continue;
+    const bool can_be = row.rate > 0;  // else the note says why not
+    table.rows.push_back({row.flag, can_be ? fixed(row.rate, 2) : "-", can_be ? fixed(100 * row.change, 0) : "-",
+                          can_be ? cat(row.at_once) : "-", row.note});
+    if (!can_be) continue;
     chart.categories.push_back(row.flag);
     bars.values.push_back(hundredths(row.rate));
   }

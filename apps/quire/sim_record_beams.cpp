@@ -55,7 +55,8 @@ Result<Prompt> read_prompt(const std::string& place, std::string_view line, cons
   if (!text || !text->is_string()) return fail(place, ": wanted a 'prompt', a string");
   const auto max_tokens = max ? max->if_int() : std::nullopt;
   if (!max_tokens || *max_tokens < 2 || *max_tokens > 1 << 20)
-    return fail(place, ": wanted 'max_tokens', a whole number from 2 to ", 1 << 20);
+    return fail(place, ": found ", max ? json::dump(*max) : "no", " 'max_tokens', wanted a whole number from 2 to ",
+                1 << 20);
   prompt.max_tokens = static_cast<std::int32_t>(*max_tokens);
   QUIRE_TRY(auto tokens, tokenizer.encode(text->as_string(), SpecialTokens::as_text));
   prompt.tokens = with_bos(tokenizer, std::move(tokens));

@@ -93,6 +93,7 @@ def the_page_has_it_all(plan):
     for words in ("Plan for", "Memory by part", "Latency against rate", "What binds", "What-ifs", "quire serve",
                   "--roofline 40,1"):
         assert words in text, words
+    assert "--ctx 4096</td><td>-</td>" in text, "what cannot be has no rate"
 
 
 @check
@@ -159,6 +160,14 @@ def a_pool_takes_no_more_than_is_of_use(plan):
     assert 0 <= planned * 2**20 - report["engine"]["kv_bytes"] < 2**20 and pool < 2**36, (planned, pool)
     plan.refused(["--memory", "found 0"], "--memory", "0")
     plan.refused(["--max-queue-seconds", "nan"], "--max-queue-seconds", "nan", code_wanted=2)
+
+
+@check
+def a_pool_of_all_mappings_has_a_plan_too(plan):
+    _, out = plan.json("--memory", "20GiB", "--kv-manager", "vattention", *QUICK)
+    assert "mappings allow" in out and "batch cap: twice as many requests at once" in out
+    for machine in ("1e11,1e11", "1e-9,1e-9"):  # faster and slower than rates go
+        plan.json("--memory", "512MiB", "--roofline", machine, "--requests", 50)
 
 
 @check

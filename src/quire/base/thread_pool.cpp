@@ -38,7 +38,8 @@ std::int64_t Worker::claim_of(int owner, std::int64_t grain) {
 ThreadPool::ThreadPool(int num_threads)
     : num_threads_(num_threads),
       oversubscribed_(num_threads > static_cast<int>(std::thread::hardware_concurrency())),
-      shares_(new Share[2 * static_cast<std::size_t>(num_threads)]) {
+      shares_(new Share[2 * static_cast<std::size_t>(num_threads)]),
+      placement_(num_threads) {
   QUIRE_CHECK(num_threads >= 1);
   for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { worker_main(i); });
 }
@@ -51,6 +52,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run(const std::function<void(Worker&)>& step) {
+  placement_.settle(0);
   step_ = &step;
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
@@ -75,6 +77,7 @@ void ThreadPool::worker_main(int index) {
     epoch_.wait(seen, std::memory_order_acquire);
     if (stopping_.load()) return;
     ++seen;
+    placement_.settle(index);
     run_step(index);
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 // ThreadPool: one persistent team of threads that runs a step together (single program, multiple data). The calling
-// thread is worker 0. Workers that wait, at a barrier or for the next step, spin for about 50 us, then sleep. Results
+// thread is worker 0. Each step begins with the threads on cores of their own, as far as there are any
+// (core_placement.h). Workers that wait, at a barrier or for the next step, spin for about 50 us, then sleep. Results
 // never depend on the number of threads: for_each hands out work by index, and each index writes only its own output.
 //
 // Thread-safety: run() is called by one thread at a time. A Worker belongs to its thread.
@@ -11,6 +12,8 @@
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "quire/base/core_placement.h"
 
 namespace quire {
 
@@ -135,6 +138,7 @@ class ThreadPool {
   alignas(64) std::atomic<std::uint32_t> phase_{0};  ///< one more for each barrier passed
   std::atomic<bool> stopping_{false};
   const std::unique_ptr<Share[]> shares_;
+  CorePlacement placement_;
   std::vector<std::thread> threads_;
 };
 

@@ -10,7 +10,9 @@ using ops::MatmulInput;
 using ops::MatmulOutput;
 using quant::PackedMatrix;
 
-AlignedBuffer floats(std::int64_t count) { return AlignedBuffer(static_cast<std::size_t>(count) * sizeof(float)); }
+AlignedBuffer floats(std::int64_t count) {
+  return AlignedBuffer(static_cast<std::size_t>(count) * sizeof(float), Pages::at_once);
+}
 
 const float* or_null(const std::vector<float>& values) { return values.empty() ? nullptr : values.data(); }
 

@@ -68,6 +68,7 @@ Scenario relieved(const Scenario& scenario, Cause cause) {
     case Cause::batch_cap:
       core.max_rows *= 2;
       core.num_idle_places *= 2;
+      core.max_mappings = std::min(core.max_mappings, 1 << 29) * 2;  // each place takes some
       core.token_budget = std::max(core.token_budget, core.max_rows);
       break;
     case Cause::queue:

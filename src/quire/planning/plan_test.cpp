@@ -216,6 +216,15 @@ TEST(Knee, HoldsAtItsRateAndNotAbove) {
   EXPECT_LE(knee.above.rate / knee.at.rate, 1.031);
 }
 
+TEST(Knee, RatesBeyondThoseThatAreSimulatedDoNotHold) {
+  const Load load = fixed_load(1, 1);
+  Scenario scenario = roomy(load);
+  scenario.cost = cost_of(0, 0, 0);
+  EXPECT_FALSE(run_trial(scenario, 2e9, Completeness::full).holds);
+  EXPECT_FALSE(run_trial(scenario, 1e-7, Completeness::full).holds);
+  EXPECT_LE(find_knee(scenario, 2e9, 0.03).at.rate, 1e9);
+}
+
 TEST(Knee, AServerThatFallsBehindIsNoGoodHoweverLooseTheLimits) {
   const Load load = fixed_load(100, 50);
   Scenario scenario = roomy(load);

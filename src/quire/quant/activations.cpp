@@ -8,8 +8,8 @@
 
 namespace quire::quant {
 QuantizedRows::QuantizedRows(std::int64_t max_rows, std::int64_t max_cols)
-    : groups_(static_cast<std::size_t>(round_up(max_rows, kRowBlock) * (max_cols / kGroup)) * sizeof(ActivationGroup)) {
-}
+    : groups_(static_cast<std::size_t>(round_up(max_rows, kRowBlock) * (max_cols / kGroup)) * sizeof(ActivationGroup),
+              Pages::at_once) {}
 
 void QuantizedRows::reshape(std::int64_t rows, std::int64_t cols) {
   QUIRE_CHECK(rows >= 0 && cols >= 0 && cols % kGroup == 0, rows, " x ", cols);

@@ -8,11 +8,15 @@
 
 namespace quire {
 
+/// When the system gives a buffer its pages: each at its first use, or all at once, which spares the first step some
+/// milliseconds.
+enum class Pages { when_used, at_once };
+
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
   /// Aborts through std::bad_alloc when the system has no such memory.
-  explicit AlignedBuffer(std::size_t bytes);
+  explicit AlignedBuffer(std::size_t bytes, Pages pages = Pages::when_used);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept { swap(other); }
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept { return swap(other), *this; }
