@@ -206,7 +206,7 @@ Result<Round> run_round(const engine::EngineOptions& engine, const std::vector<R
 
 Result<Comparison> run_rounds(const Workload& workload, const Options& options) {
   const engine::EngineOptions engine = engine_options(options, workload.kv_memory_bytes);
-  QUIRE_TRY(const auto calibrator, planning::Calibrator::open(engine_options(options, 1024 * kMiB)));
+  QUIRE_TRY(const auto calibrator, planning::Calibrator::open(engine_options(options, 512 * kMiB)));
   calibrator->measure(kSliceSeconds);
   QUIRE_TRY(const planning::MeasuredCost first, calibrator->fit(0, 1));
   QUIRE_TRY(const RecordedServing idle, serve_once(engine, {}));

@@ -53,15 +53,14 @@ class StepTimer {
  private:
   explicit StepTimer(engine::Loaded loaded);
   BatchPlan plan_of(const TimedStep& step) const;
-  void write_blocks(std::int64_t num_blocks);
   std::int64_t most_shared_entries(const TimedStep& step) const;
   std::int64_t blocks_of(const TimedStep& step) const;
 
   engine::Loaded loaded_;
   GroupGeometry geometry_;
+  std::vector<BlockId> blocks_;  ///< of the pool, in the order in which steps take them
   std::unique_ptr<engine::ModelExecutor> executor_;
   std::uint64_t next_sequence_ = 1;
-  std::int64_t num_written_ = 0;  ///< blocks, from the first one on, that have memory of their own
 };
 
 }  // namespace quire::planning
