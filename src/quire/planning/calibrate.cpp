@@ -25,8 +25,8 @@ std::vector<TimedStep> make_grid() {
   for (std::int32_t context : {128, 256, 512, 1024, 2048})
     for (std::int32_t rows : {1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 16, 21, 32})
       if (rows * context <= 16384) grid.push_back(TimedStep().uneven_decodes(rows, context));
-  for (std::int32_t rows : {2, 4, 8, 16, 32}) grid.push_back(TimedStep().sharing_decodes(rows, 576, 512));
-  for (std::int32_t rows : {4, 16}) grid.push_back(TimedStep().sharing_decodes(rows, 1152, 1024));
+  for (std::int32_t rows : {2, 3, 4, 5, 8, 11, 16, 32}) grid.push_back(TimedStep().uneven_decodes(rows, 64, 512));
+  for (std::int32_t rows : {4, 7, 16}) grid.push_back(TimedStep().uneven_decodes(rows, 128, 1024));
   for (std::int32_t begin : {256, 512, 1024, 1536})
     for (std::int32_t tokens : {8, 16, 64, 128}) grid.push_back(TimedStep().prefill(begin, tokens));
   for (std::int32_t rows : {4, 16, 32})
@@ -45,8 +45,10 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// Repeated steps that took visibly longer than typical ones of their kind were interrupted. Long steps do not count:
-/// to be interrupted is typical of them.
+/// To be interrupted is typical of longer steps.
+constexpr double kLongStepNs = 2e7;
+
+/// Repeated steps that took visibly longer than typical ones of their kind were interrupted. Long steps do not count.
 class InterruptionCount {
  public:
   void add(const std::vector<double>& values, double typical) {
@@ -68,7 +70,7 @@ class InterruptionCount {
   }
 
  private:
-  static constexpr double kLongStepNs = 2e7, kInterrupted = 1.25;
+  static constexpr double kInterrupted = 1.25;
   static constexpr std::size_t kNumLengths = 32;
   double computed_ns_ = 0;
   std::vector<double> lengths_;
@@ -119,6 +121,9 @@ Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
     measured.points.push_back({timer_->shape_of(steps_[i]), typical});
     count.add(values, typical);
   }
+  const Interruptions interruptions = count.summary();
+  for (CostPoint& point : measured.points)
+    if (point.ns > kLongStepNs) point.ns /= 1 + interruptions.share();
   QUIRE_TRY(FittedSteps fitted, fit_steps(measured.points));
   measured.calibration.setting = setting_;
   CalibratedCost& cost = measured.calibration.fitted = std::move(fitted.cost);
@@ -126,7 +131,7 @@ Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
   cost.outside_step = outside_.step;
   cost.outside_row = outside_.row;
   cost.wake = outside_.wake;
-  cost.interruptions = count.summary();
+  cost.interruptions = interruptions;
   measured.calibration.fit = fitted.fit;
   measured.calibration.fit.seconds = seconds_;
   return measured;

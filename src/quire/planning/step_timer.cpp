@@ -28,14 +28,11 @@ TimedStep& TimedStep::decodes(std::int32_t count, std::int32_t context) {
   return *this;
 }
 
-TimedStep& TimedStep::uneven_decodes(std::int32_t count, std::int32_t mean_context) {
-  for (std::int32_t i = 0; i < count; ++i)
-    rows.push_back({.begin = mean_context / 2 + (2 * i + 1) * mean_context / (2 * count) - 1});
-  return *this;
-}
-
-TimedStep& TimedStep::sharing_decodes(std::int32_t count, std::int32_t context, std::int32_t shared) {
-  rows.insert(rows.end(), static_cast<std::size_t>(count), TimedRow{.begin = context - 1, .shared = shared});
+TimedStep& TimedStep::uneven_decodes(std::int32_t count, std::int32_t mean_context, std::int32_t shared) {
+  for (std::int32_t i = 0; i < count; ++i) {
+    const std::int32_t own = mean_context / 2 + (2 * i + 1) * mean_context / (2 * count);
+    rows.push_back({.begin = shared + own - 1, .shared = shared});
+  }
   return *this;
 }
 

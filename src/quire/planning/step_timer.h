@@ -28,10 +28,9 @@ struct TimedStep {
 
   /// `count` more decode rows that each attend to `context` positions.
   TimedStep& decodes(std::int32_t count, std::int32_t context);
-  /// The same on average, from half of it to one and a half: threads then end less evenly.
-  TimedStep& uneven_decodes(std::int32_t count, std::int32_t mean_context);
-  /// Decodes of equal context, with their first `shared` positions in common; whole blocks.
-  TimedStep& sharing_decodes(std::int32_t count, std::int32_t context, std::int32_t shared);
+  /// The same on average, from half of it to one and a half: threads then end less evenly. Before it come `shared`
+  /// positions that all have in common; whole blocks.
+  TimedStep& uneven_decodes(std::int32_t count, std::int32_t mean_context, std::int32_t shared = 0);
   /// One more chunk of a prompt; the last one samples.
   TimedStep& prefill(std::int32_t begin, std::int32_t num_tokens, bool is_last = true);
 };
