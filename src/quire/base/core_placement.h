@@ -1,6 +1,6 @@
 #pragma once
 // CorePlacement: keeps the threads of a team on cores of their own. A system that wakes a thread may put it on the core
-// of another one of the team, and takes up to 20 ms to notice; until then one of them waits for a barrier on the core
+// of another one of the team, and takes milliseconds to notice; until then one of them waits for a barrier on the core
 // that the other needs to get there. No thread is bound: what it may run on stays as it was.
 //
 // Thread-safety: each thread calls for its own index.
