@@ -14,15 +14,16 @@ class CorePlacement {
  public:
   explicit CorePlacement(int num_threads);
 
-  /// Called by thread `index` as it begins to work. If a thread of a lower index runs on the same core, this one moves
-  /// to a core that it may use and none of the team was seen on; without one it stays.
-  void settle(int index);
+  /// Called by thread `index` as it begins to work. If a thread of a lower index was seen on the same core, this one
+  /// moves to a core that it may use and no other of the team was seen on; without one it stays. Returns its core.
+  int settle(int index);
 
  private:
   struct alignas(64) Place {
     std::atomic<int> core{-1};  ///< where the thread was seen last; -1: not yet
   };
-  bool is_taken(int core, int num_threads) const;
+  enum class Others { lower, all };  ///< of the team: with lower indices than a thread, or all but the thread
+  bool is_taken(int core, int index, Others others) const;
 
   const int num_threads_;
   const std::unique_ptr<Place[]> places_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "quire/base/rng.h"
+#include "quire/report/report.h"
 
 namespace quire::planning {
 namespace {
@@ -37,12 +38,6 @@ std::vector<TimedStep> make_grid() {
     for (std::int32_t i = 0; i < chunks; ++i) step.prefill(0, 128 / chunks);
   }
   return grid;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 /// To be interrupted is typical of longer steps.
@@ -117,7 +112,7 @@ Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
     std::vector<double> values;
     for (const Sample& sample : samples_[i])
       if (sample.slice >= begin && sample.slice < end) values.push_back(sample.ns);
-    const double typical = median(values);
+    const double typical = report::median(values);
     measured.points.push_back({timer_->shape_of(steps_[i]), typical});
     count.add(values, typical);
   }

@@ -9,6 +9,7 @@
 
 #include "quire/planning/served_run.h"
 #include "quire/planning/step_log.h"
+#include "quire/report/report.h"
 
 namespace quire::planning {
 namespace {
@@ -16,11 +17,6 @@ namespace {
 constexpr std::int32_t kPromptTokens = 4, kManyRows = 16, kOutputTokens = 40;
 constexpr std::size_t kSingleRequests = 16;
 constexpr std::uint64_t kPauseNs = 40'000'000;  ///< between requests that find the engine idle
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Of one token each, far enough apart to find the engine idle.
 std::vector<RequestSpec> single_requests() {
@@ -57,7 +53,7 @@ Result<double> token_gap_ns(engine::Engine& engine, std::int32_t num_rows) {
   if (tokens->ns.size() != kOutputTokens) return fail("a request ended before its length: ", fault);
   std::vector<double> gaps;
   for (std::size_t t = 2; t < tokens->ns.size(); ++t) gaps.push_back(tokens->ns[t] - tokens->ns[t - 1]);
-  return median(std::move(gaps));
+  return report::median(std::move(gaps));
 }
 
 /// What the executor takes of steps with so many rows: decodes, or prompts of kPromptTokens alone.
@@ -70,7 +66,7 @@ Result<double> step_ns(const RecordedRun& run, std::int64_t num_decodes, std::in
   }
   if (times.empty())
     return fail("no step of the engine had ", num_decodes, " decodes and ", num_prompts, " short prompts");
-  return median(std::move(times));
+  return report::median(std::move(times));
 }
 
 }  // namespace
