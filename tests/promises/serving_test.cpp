@@ -6,7 +6,9 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <utility>
 
 #include "quire/core/command_log.h"
 #include "quire/text/tokenizer.h"
@@ -103,8 +105,13 @@ TEST(Serving, CancelsAtAnyMomentEndOnceAndGiveTheBlocksBack) {
     if (i % 5 == 0) engine->cancel(ids.back()), engine->cancel(ids.back());
   }
   engine->cancel(RequestId{999});
+  engine->submit(request_of(20, 60, 40), [&](engine::Delta delta) {  // while it runs, for certain
+    engine->cancel(delta.request);
+    finishes += delta.finish.has_value();
+    cancelled += delta.finish && delta.finish->reason == FinishReason::cancelled;
+  });
   EXPECT_TRUE(engine->wait_idle(60'000));
-  EXPECT_EQ(finishes, 40);
+  EXPECT_EQ(finishes, 41);
   EXPECT_GT(cancelled, 0);
   expect_idle(*engine);
 }
@@ -123,18 +130,54 @@ TEST(Serving, DestroyingTheEngineEndsWhatIsLeft) {
 
 TEST(Serving, AFullQueueRefusesAndAStoppingEngineToo) {
   const TinyModelFile model("llama");
+  std::promise<void> started, go_on;
   auto engine = open(
       {.model_path = model.path(), .threads = 1, .kv_memory_bytes = 1 << 22, .max_batch_rows = 1, .max_waiting = 2});
-  int refused = 0;
-  for (std::int32_t i = 0; i < 20; ++i) {
-    const auto submitted = engine->submit(request_of(20, 200, i), [](engine::Delta) {});
-    if (submitted.id) continue;
-    ++refused;
-    EXPECT_EQ(submitted.refusal.kind, engine::Refusal::Kind::overloaded);
-  }
-  EXPECT_GE(refused, 15);
+  bool is_first = true;
+  engine->submit(request_of(20, 20), [&](engine::Delta) {
+    if (!std::exchange(is_first, false)) return;
+    started.set_value();
+    go_on.get_future().wait();  // the engine stands still with one request running
+  });
+  started.get_future().wait();
+  const auto submit = [&](std::int32_t i) { return engine->submit(request_of(20, 20, i), [](engine::Delta) {}); };
+  EXPECT_TRUE(submit(1).id);
+  EXPECT_TRUE(submit(2).id);
+  const auto refused = submit(3);
+  EXPECT_FALSE(refused.id);
+  EXPECT_EQ(refused.refusal.kind, engine::Refusal::Kind::overloaded);
   engine->stop_accepting();
-  EXPECT_EQ(engine->submit(request_of(3, 1), [](engine::Delta) {}).refusal.kind, engine::Refusal::Kind::stopping);
+  EXPECT_EQ(submit(4).refusal.kind, engine::Refusal::Kind::stopping);
+  go_on.set_value();
+  EXPECT_TRUE(engine->wait_idle(60'000));
+  EXPECT_EQ(engine->stats().finished_length, 3u);
+  EXPECT_EQ(engine->stats().refused, 2u);
+}
+
+TEST(Serving, RequestsSubmittedTogetherArriveInTheSameStepOrNotAtAll) {
+  const TinyModelFile model("llama");
+  auto engine = open({.model_path = model.path(), .threads = 1, .max_waiting = 8});
+  std::vector<GenerateRequest> requests;
+  for (std::int32_t i = 0; i < 8; ++i) requests.push_back(request_of(20, 1, i));
+  run_all(*engine, requests);
+  EXPECT_EQ(engine->stats().steps, 1u);
+
+  const auto submit = [&] {
+    std::vector<engine::Submission> submissions;
+    for (const GenerateRequest& request : requests) submissions.push_back({request, [](engine::Delta) { FAIL(); }});
+    return engine->submit_all(std::move(submissions));
+  };
+  requests[5].prompt.clear();
+  const auto unsound = submit();
+  EXPECT_TRUE(unsound.ids.empty());
+  EXPECT_EQ(unsound.refusal.field, "prompt");
+  requests[5] = requests[0];
+  requests.push_back(requests[0]);
+  const auto too_many = submit();
+  EXPECT_TRUE(too_many.ids.empty());
+  EXPECT_EQ(too_many.refusal.kind, engine::Refusal::Kind::invalid);
+  EXPECT_EQ(too_many.refusal.message, "found 9 requests at once; the queue holds 8");
+  EXPECT_TRUE(engine->wait_idle(0)) << "a refused request is in flight";
 }
 
 TEST(Serving, StopStringsNeverLeakAndEndTheAnswer) {

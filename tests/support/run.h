@@ -27,31 +27,33 @@ struct Collected {
   }
 };
 
-/// Submits all requests at once and waits for their ends. The answers of each, by branch. A refusal is a bug of the
-/// test.
+/// All requests arrive in the same step. Waits for their ends. The answers of each, by branch. A refusal is a bug of
+/// the test.
 inline std::vector<std::vector<Collected>> run_branches(engine::Engine& engine,
                                                         const std::vector<engine::GenerateRequest>& requests) {
   std::mutex mutex;
   std::condition_variable done;
   std::size_t left = requests.size();
   std::vector<std::vector<Collected>> answers(requests.size());
+  std::vector<engine::Submission> submissions;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const auto& request = requests[i];
     answers[i].resize(static_cast<std::size_t>(request.beams ? request.beams->num_returned : request.num_branches));
-    auto submitted = engine.submit(request, [&, i](engine::Delta delta) {
-      std::lock_guard lock(mutex);
-      Collected& answer = answers[i][static_cast<std::size_t>(delta.branch)];
-      answer.text += delta.text;
-      for (auto& token : delta.tokens) answer.tokens.push_back(std::move(token));
-      for (auto& row : delta.scores) answer.scores.push_back(std::move(row));
-      answer.usage = delta.usage;
-      if (!delta.finish) return;
-      answer.finish = *delta.finish;
-      ++answer.num_finishes;
-      if (delta.ends_request && --left == 0) done.notify_all();
-    });
-    QUIRE_CHECK(submitted.id.has_value(), submitted.refusal.message);
+    submissions.push_back({request, [&, i](engine::Delta delta) {
+                             std::lock_guard lock(mutex);
+                             Collected& answer = answers[i][static_cast<std::size_t>(delta.branch)];
+                             answer.text += delta.text;
+                             for (auto& token : delta.tokens) answer.tokens.push_back(std::move(token));
+                             for (auto& row : delta.scores) answer.scores.push_back(std::move(row));
+                             answer.usage = delta.usage;
+                             if (!delta.finish) return;
+                             answer.finish = *delta.finish;
+                             ++answer.num_finishes;
+                             if (delta.ends_request && --left == 0) done.notify_all();
+                           }});
   }
+  const auto submitted = engine.submit_all(std::move(submissions));
+  QUIRE_CHECK(!submitted.ids.empty(), submitted.refusal.message);
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return left == 0; });
   return answers;

@@ -140,6 +140,7 @@ struct Engine::State {
   std::thread thread;
 
   void run();
+  std::optional<Refusal> find_reason_to_refuse(std::int64_t count) const;
   void wait_for_something();
   bool may_step() const;
   void end_transfers();
@@ -168,6 +169,19 @@ std::vector<TokenId> Engine::State::end_tokens(const GenerateRequest& request) c
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   return tokens;
+}
+
+/// So many more requests, all of them sound. Under `mutex`.
+std::optional<Refusal> Engine::State::find_reason_to_refuse(std::int64_t count) const {
+  if (!accepting) return Refusal{Refusal::Kind::stopping, "the engine is shutting down", ""};
+  if (count > max_waiting) {
+    return Refusal{Refusal::Kind::invalid, cat("found ", count, " requests at once; the queue holds ", max_waiting),
+                   ""};
+  }
+  const std::int64_t num_waiting = stats.waiting + unseen_submits;
+  if (num_waiting + count <= max_waiting) return std::nullopt;
+  return Refusal{Refusal::Kind::overloaded,
+                 cat("the queue is full: ", num_waiting, " requests are waiting, it holds ", max_waiting), ""};
 }
 
 void Engine::State::run() {
@@ -506,24 +520,36 @@ const ChatTemplate* Engine::chat_template() const {
 }
 
 Submitted Engine::submit(GenerateRequest request, Callback callback) {
+  std::vector<Submission> one;
+  one.push_back({std::move(request), std::move(callback)});
+  SubmittedAll submitted = submit_all(std::move(one));
+  if (submitted.ids.empty()) return {std::nullopt, std::move(submitted.refusal)};
+  return {submitted.ids.front(), {}};
+}
+
+SubmittedAll Engine::submit_all(std::vector<Submission> submissions) {
+  QUIRE_CHECK(!submissions.empty(), "nothing was submitted");
   State& state = *state_;
-  std::optional<Refusal> refusal = find_fault(request, state.loaded.info, state.core->kv());
+  std::optional<Refusal> refusal;
+  for (std::size_t i = 0; i < submissions.size() && !refusal; ++i)
+    refusal = find_fault(submissions[i].request, state.loaded.info, state.core->kv());
   std::lock_guard lock(state.mutex);
-  if (!refusal && !state.accepting) refusal = Refusal{Refusal::Kind::stopping, "the engine is shutting down", ""};
-  if (!refusal && state.stats.waiting + state.unseen_submits >= state.max_waiting) {
-    refusal =
-        Refusal{Refusal::Kind::overloaded, cat("the queue is full: ", state.max_waiting, " requests are waiting"), ""};
-  }
+  if (!refusal) refusal = state.find_reason_to_refuse(static_cast<std::int64_t>(submissions.size()));
   if (refusal) {
-    ++state.stats.refused;
-    return {std::nullopt, std::move(*refusal)};
+    state.stats.refused += submissions.size();
+    return {{}, std::move(*refusal)};
   }
-  const RequestId id{state.next_id++};
-  ++state.in_flight;
-  ++state.unseen_submits;
-  state.inbox.push_back(SubmitCommand{id, std::move(request), std::move(callback), Clock::now()});
+  SubmittedAll submitted;
+  const auto now = Clock::now();
+  for (Submission& submission : submissions) {
+    submitted.ids.push_back(RequestId{state.next_id++});
+    state.inbox.push_back(
+        SubmitCommand{submitted.ids.back(), std::move(submission.request), std::move(submission.callback), now});
+  }
+  state.in_flight += static_cast<std::int64_t>(submissions.size());
+  state.unseen_submits += static_cast<std::int64_t>(submissions.size());
   state.wake.notify_one();
-  return {id, {}};
+  return submitted;
 }
 
 void Engine::cancel(RequestId id) {

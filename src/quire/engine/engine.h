@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "quire/base/cpu.h"
 #include "quire/base/result.h"
@@ -174,9 +175,22 @@ struct Submitted {
   Refusal refusal;  ///< if there is no id
 };
 
+using Callback = std::function<void(Delta)>;
+
+/// One of several requests that are submitted together.
+struct Submission {
+  GenerateRequest request;
+  Callback callback;
+};
+
+struct SubmittedAll {
+  std::vector<RequestId> ids;  ///< in the order of the submissions; empty: refused
+  Refusal refusal;             ///< of the first at fault, if there are no ids
+};
+
 class Engine {
  public:
-  using Callback = std::function<void(Delta)>;
+  using Callback = engine::Callback;
 
   static Result<std::unique_ptr<Engine>> open(EngineOptions options);
   ~Engine();  ///< cancels what is left and joins the engine's thread
@@ -188,6 +202,8 @@ class Engine {
 
   /// Takes the request or refuses it at once. Deltas follow on the engine's thread, the last one with `finish`.
   Submitted submit(GenerateRequest request, Callback callback);
+  /// All of them or none, at least one. They arrive together: a step that sees one of them sees all.
+  SubmittedAll submit_all(std::vector<Submission> submissions);
   /// Ends the request at the next step boundary, with a last delta (`cancelled`). Unknown or ended ids are ignored.
   void cancel(RequestId id);
 

@@ -365,19 +365,18 @@ void Api::submit(std::uint64_t number, Call wanted) {
   const Call::Kind kind = wanted.kind;
   state.generation = std::make_unique<Generation>(std::move(wanted), *backend_, *state.exchange, metrics_);
   Call& call = state.generation->call();
+  std::vector<engine::Submission> submissions;
   for (std::size_t i = 0; i < call.prompts.size(); ++i) {
     engine::GenerateRequest& request = call.prompts[i].request;
     request.cache_salt = tenant_salt(state.tenant, request.cache_salt);
     const std::size_t first = i * call.choices_per_prompt;
-    engine::Submitted submitted =
-        backend_->submit(std::move(request), [outbox = outbox_, number, first](engine::Delta delta) {
-          const std::size_t choice = first + static_cast<std::size_t>(delta.branch);
-          outbox->push({number, choice, std::move(delta), std::chrono::steady_clock::now()});
-        });
-    if (submitted.id) {
-      state.requests.push_back(*submitted.id);
-      continue;
-    }
+    submissions.push_back({std::move(request), [outbox = outbox_, number, first](engine::Delta delta) {
+                             const std::size_t choice = first + static_cast<std::size_t>(delta.branch);
+                             outbox->push({number, choice, std::move(delta), std::chrono::steady_clock::now()});
+                           }});
+  }
+  const engine::SubmittedAll submitted = backend_->submit_all(std::move(submissions));
+  if (submitted.ids.empty()) {
     const auto reason = submitted.refusal.kind;
     metrics_.count_refusal(reason == engine::Refusal::Kind::invalid      ? metrics::RefusalReason::invalid
                            : reason == engine::Refusal::Kind::overloaded ? metrics::RefusalReason::overloaded
@@ -385,6 +384,7 @@ void Api::submit(std::uint64_t number, Call wanted) {
     state.exchange->respond(error_response(refused(submitted.refusal, kind)));
     return drop(number);
   }
+  state.requests.assign(submitted.ids.begin(), submitted.ids.end());
   state.generation->start();
 }
 

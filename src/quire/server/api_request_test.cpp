@@ -407,15 +407,6 @@ TEST(ApiRequest, TheEnginesRefusalsBecomeTheRightStatus) {
   EXPECT_EQ(world.api.num_calls(), 0u);
 }
 
-TEST(ApiRequest, ARefusedPromptTakesItsSiblingsWithIt) {
-  ApiWorld world;
-  world.backend.refusal = engine::Refusal{engine::Refusal::Kind::overloaded, "full", ""};
-  world.backend.refuse_from = 2;
-  expect_error(*world.post(kCompletions, R"({"prompt":["a","b","c"]})"), 503, "");
-  EXPECT_TRUE(world.backend.submissions[0].cancelled);
-  EXPECT_TRUE(world.backend.submissions[1].cancelled);
-}
-
 TEST(ApiRequest, AFullQueueIsRefusedBeforeTheBodyIsRead) {
   ApiWorld world;
   world.backend.stats_.waiting = 10;

@@ -50,7 +50,7 @@ class Backend {
   virtual bool is_control(TokenId id) const = 0;
 
   // As in engine::Engine; they return at once.
-  virtual engine::Submitted submit(engine::GenerateRequest request, engine::Engine::Callback callback) = 0;
+  virtual engine::SubmittedAll submit_all(std::vector<engine::Submission> submissions) = 0;
   virtual void cancel(RequestId id) = 0;
   virtual engine::EngineStats stats() const = 0;
 };

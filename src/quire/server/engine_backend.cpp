@@ -61,8 +61,8 @@ std::string EngineBackend::decode(std::span<const TokenId> ids, ControlTokens co
 std::string_view EngineBackend::token_bytes(TokenId id) const { return engine_.tokenizer().token_bytes(id); }
 bool EngineBackend::is_control(TokenId id) const { return engine_.tokenizer().is_control(id); }
 
-engine::Submitted EngineBackend::submit(engine::GenerateRequest request, engine::Engine::Callback callback) {
-  return engine_.submit(std::move(request), std::move(callback));
+engine::SubmittedAll EngineBackend::submit_all(std::vector<engine::Submission> submissions) {
+  return engine_.submit_all(std::move(submissions));
 }
 
 void EngineBackend::cancel(RequestId id) { engine_.cancel(id); }

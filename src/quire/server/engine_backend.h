@@ -17,7 +17,7 @@ class EngineBackend final : public Backend {
   std::string decode(std::span<const TokenId> ids, ControlTokens control) const override;
   std::string_view token_bytes(TokenId id) const override;
   bool is_control(TokenId id) const override;
-  engine::Submitted submit(engine::GenerateRequest request, engine::Engine::Callback callback) override;
+  engine::SubmittedAll submit_all(std::vector<engine::Submission> submissions) override;
   void cancel(RequestId id) override;
   engine::EngineStats stats() const override;
 

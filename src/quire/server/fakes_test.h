@@ -101,11 +101,14 @@ class FakeBackend : public Backend {
 
   bool is_control(TokenId id) const override { return id.value >= 256; }
 
-  engine::Submitted submit(engine::GenerateRequest request, engine::Engine::Callback callback) override {
-    if (refusal && submissions.size() >= refuse_from) return {std::nullopt, *refusal};
-    const RequestId id{submissions.size() + 1};
-    submissions.push_back({id, std::move(request), std::move(callback)});
-    return {id, {}};
+  engine::SubmittedAll submit_all(std::vector<engine::Submission> wanted) override {
+    if (refusal) return {{}, *refusal};
+    engine::SubmittedAll submitted;
+    for (auto& [request, callback] : wanted) {
+      submitted.ids.push_back(RequestId{submissions.size() + 1});
+      submissions.push_back({submitted.ids.back(), std::move(request), std::move(callback)});
+    }
+    return submitted;
   }
 
   void cancel(RequestId id) override { submissions.at(id.value - 1).cancelled = true; }
@@ -137,8 +140,7 @@ class FakeBackend : public Backend {
 
   ModelFacts facts_;
   engine::EngineStats stats_;
-  std::optional<engine::Refusal> refusal;  ///< of every submission from number `refuse_from` on
-  std::size_t refuse_from = 0;
+  std::optional<engine::Refusal> refusal;  ///< of every submission
   std::deque<Submission> submissions;
 
  private:
