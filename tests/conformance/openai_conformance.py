@@ -514,7 +514,7 @@ def a_full_queue_refuses_newcomers_and_serves_the_rest(c):
 
 @check("drain")
 def a_signal_lets_streams_finish(c):
-    stream = c.complete("Once upon a time", max_tokens=200, stream=True, extra_body={"ignore_eos": True})
+    stream = c.complete("Once upon a time", max_tokens=1500, stream=True, extra_body={"ignore_eos": True})
     text = [next(iter(stream)).choices[0].text]
     c.server.stop(wait=False)
     deadline = time.monotonic() + PATIENCE_S
@@ -541,7 +541,7 @@ GROUPS = {
     "small context": ("--ctx", "256", "--kv-memory", "64MiB"),
     "small pool": ("--ctx", "8192",),  # and --kv-memory, from the model's bytes per token
     "small queue": ("--ctx", "512", "--kv-memory", "64MiB", "--max-batch-rows", "1", "--max-waiting", "2"),
-    "drain": ("--ctx", "2048", "--kv-memory", "64MiB"),
+    "drain": ("--ctx", "2048", "--kv-memory", "64MiB", "--grace", "300"),
     "no grace": ("--ctx", "2048", "--kv-memory", "64MiB", "--grace", "0"),
 }
 
