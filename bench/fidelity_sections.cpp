@@ -82,8 +82,9 @@ Result<RecordedServing> serve_once(engine::EngineOptions engine_options, const s
 /// One run of the engine, and what a calibration just before and just after it predicts.
 struct Round {
   RecordedServing engine;
-  CalibratedCost cost;  ///< of both calibrations
-  double drift = 0;     ///< between them
+  CalibratedCost cost;   ///< of both calibrations
+  double drift = 0;      ///< between them
+  double deviation = 0;  ///< of single steps from the median of their shape, in both
   SimulationResult predicted;
 };
 
@@ -118,6 +119,8 @@ class FidelityRows {
         report::at_most(100 * kMostDrift));
     add("calibration, interruptions of steps", "%",
         found_.of_each([](const Round& r) { return 100 * r.cost.interruptions.share(); }));
+    add("calibration, single steps from the median of their shape", "%",
+        found_.of_each([](const Round& r) { return 100 * r.deviation; }));
     add_steps();
     add_figures();
     add("arrivals", "1/s", {found_.rate});
@@ -200,6 +203,7 @@ Result<Round> run_round(const engine::EngineOptions& engine, const std::vector<R
   const RecordedRun& recorded = round.engine.recorded;
   round.drift = planning::drift(before.calibration.fitted, after.calibration.fitted, recorded.steps);
   round.cost = both.calibration.fitted;
+  round.deviation = both.calibration.fit.repeat_deviation;
   QUIRE_TRY(round.predicted, planning::predict(recorded.options, round.cost, requests));
   return round;
 }

@@ -466,7 +466,7 @@ def calibrate_keeps_what_it_measured_with_its_setting(quire):
         kept = json.loads(path.read_text())
     assert len(rows) > 30 and all(row["value"] > 0 and row["peer"] > 0 for row in rows)
     assert kept["format"] == "quire calibration" and kept["measured"]["num_points"] == len(rows)
-    assert kept["version"] == 3 and kept["cost"]["interruptions"]["per_second"] >= 0 and kept["cost"]["wake"] >= 0
+    assert kept["version"] == 4 and kept["cost"]["interruptions"]["per_second"] >= 0 and kept["cost"]["wake"] >= 0
     assert set(kept["setting"]) == {"cpu", "cpu_tier", "threads", "model", "model_digest", "kv_type", "block_size",
                                     "quire_version"}
     assert kept["setting"]["block_size"] == 16 and len(kept["setting"]["model_digest"]) == 64

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "quire/base/rng.h"
@@ -40,6 +41,11 @@ std::vector<TimedStep> make_grid() {
   return grid;
 }
 
+/// Short steps are repeated more often: single ones differ by a tenth, and most steps that are served are short.
+constexpr double kRepeatedNs = 1.5e7;
+constexpr double kMostRepeats = 8;
+int num_repeats(double typical_ns) { return static_cast<int>(std::clamp(kRepeatedNs / typical_ns, 1.0, kMostRepeats)); }
+
 /// To be interrupted is typical of longer steps.
 constexpr double kLongStepNs = 2e7;
 
@@ -71,6 +77,20 @@ class InterruptionCount {
   std::vector<double> lengths_;
 };
 
+/// How far single short steps are from the typical one of their shape.
+class Deviation {
+ public:
+  void add(const std::vector<double>& values, double typical) {
+    if (typical > kLongStepNs || values.size() < kFewest) return;
+    for (double value : values) deviations_.push_back(std::abs(value / typical - 1));
+  }
+  double median() const { return deviations_.empty() ? 0 : report::median(deviations_); }
+
+ private:
+  static constexpr std::size_t kFewest = 4;  ///< the median of fewer is too near to each of them
+  std::vector<double> deviations_;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<Calibrator>> Calibrator::open(const engine::EngineOptions& options) {
@@ -98,7 +118,8 @@ void Calibrator::measure(double seconds, const Progress& progress) {
       std::swap(order[i - 1], order[static_cast<std::size_t>(rng.between(0, static_cast<std::int64_t>(i) - 1))]);
     for (std::size_t i : order) {
       if (!is_first && seconds_since(start) >= seconds) break;
-      for (double ns : timer_->time(steps_[i], is_first ? 1 : 2)) samples_[i].push_back({slice, ns});
+      const int times = samples_[i].empty() ? 1 : num_repeats(samples_[i].front().ns);
+      for (double ns : timer_->time(steps_[i], times)) samples_[i].push_back({slice, ns});
       if (progress) progress(std::min(1.0, seconds_since(start) / seconds));
     }
   }
@@ -108,6 +129,7 @@ void Calibrator::measure(double seconds, const Progress& progress) {
 Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
   MeasuredCost measured;
   InterruptionCount count;
+  Deviation deviation;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     std::vector<double> values;
     for (const Sample& sample : samples_[i])
@@ -115,6 +137,7 @@ Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
     const double typical = report::median(values);
     measured.points.push_back({timer_->shape_of(steps_[i]), typical});
     count.add(values, typical);
+    deviation.add(values, typical);
   }
   const Interruptions interruptions = count.summary();
   for (CostPoint& point : measured.points)
@@ -128,6 +151,7 @@ Result<MeasuredCost> Calibrator::fit(std::size_t begin, std::size_t end) const {
   cost.wake = outside_.wake;
   cost.interruptions = interruptions;
   measured.calibration.fit = fitted.fit;
+  measured.calibration.fit.repeat_deviation = deviation.median();
   measured.calibration.fit.seconds = seconds_;
   return measured;
 }

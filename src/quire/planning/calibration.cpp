@@ -16,7 +16,7 @@ namespace quire::planning {
 namespace {
 
 constexpr std::string_view kFormat = "quire calibration";
-constexpr std::int64_t kVersion = 3;
+constexpr std::int64_t kVersion = 4;
 constexpr double kMostNs = 1e15;  ///< of one step: eleven days
 constexpr std::size_t kMaxPoints = 4096;
 
@@ -54,6 +54,7 @@ json::Object cost_object(const CalibratedCost& cost) {
           {"prefill_row", cost.prefill_row},
           {"prefill_square", cost.prefill_square},
           {"prefill_read", cost.prefill_read},
+          {"lone_context", cost.lone_context},
           {"shared_context", cost.shared_context},
           {"shared_walk", cost.shared_walk},
           {"outside_step", cost.outside_step},
@@ -146,6 +147,7 @@ Result<CalibratedCost> read_cost(const json::Object& object) {
   QUIRE_TRY(cost.prefill_row, nanoseconds(reader, "prefill_row"));
   QUIRE_TRY(cost.prefill_square, nanoseconds(reader, "prefill_square"));
   QUIRE_TRY(cost.prefill_read, nanoseconds(reader, "prefill_read"));
+  QUIRE_TRY(cost.lone_context, nanoseconds(reader, "lone_context"));
   QUIRE_TRY(cost.shared_context, nanoseconds(reader, "shared_context"));
   QUIRE_TRY(cost.shared_walk, nanoseconds(reader, "shared_walk"));
   QUIRE_TRY(cost.wake, nanoseconds(reader, "wake"));
@@ -163,6 +165,7 @@ Result<CalibrationFit> read_fit(const json::Object& object) {
   QUIRE_TRY(fit.num_points, reader.required_int("num_points", {0, 1'000'000}));
   QUIRE_TRY(fit.median_error, required_number(reader, "median_error", {.min = 0}));
   QUIRE_TRY(fit.p95_error, required_number(reader, "p95_error", {.min = 0}));
+  QUIRE_TRY(fit.repeat_deviation, required_number(reader, "repeat_deviation", {.min = 0}));
   QUIRE_TRY(fit.seconds, required_number(reader, "seconds", {.min = 0}));
   QUIRE_TRY_VOID(reader.refuse_unknown());
   return fit;
@@ -203,8 +206,10 @@ std::string steadiness_text(const Calibration& calibration) {
     const auto per_mille = static_cast<std::int64_t>(std::clamp(share, 0.0, 1e6) * 1000 + 0.5);
     return cat(per_mille / 10, ".", per_mille % 10, " %");
   };
-  const std::string text = cat("while calibrating, steps took ", percent(disturbance),
-                               " longer on average than typically, and fit with a median error of ", percent(error));
+  const std::string text =
+      cat("while calibrating, steps took ", percent(disturbance),
+          " longer on average than typically, single ones differed by ", percent(calibration.fit.repeat_deviation),
+          ", and they fit with a median error of ", percent(error));
   const bool was_busy = disturbance >= kBusy || error >= kBusy;
   return was_busy ? cat(text, ": the machine was busy; run `quire calibrate` again when it is quiet") : text;
 }
@@ -218,6 +223,7 @@ std::string as_json(const Calibration& calibration) {
                             {"measured", json::Object{{"num_points", fit.num_points},
                                                       {"median_error", fit.median_error},
                                                       {"p95_error", fit.p95_error},
+                                                      {"repeat_deviation", fit.repeat_deviation},
                                                       {"seconds", fit.seconds}}}};
   return json::dump(object, {.indent = 2}) + "\n";
 }

@@ -7,7 +7,7 @@
 //     QUIRE_TRY_VOID(check_setting(calibration.setting, setting));
 //     simulate(system, *calibration.cost(), source);
 //
-// The file: {"format": "quire calibration", "version": 3, "setting": {...}, "cost": {...}, "measured": {...}}; all
+// The file: {"format": "quire calibration", "version": 4, "setting": {...}, "cost": {...}, "measured": {...}}; all
 // times are nanoseconds. A file that is cut, has other fields, or numbers that are not finite or negative where time
 // cannot be, is refused with one line that names file, field, what was found and what was wanted; so is another
 // version.
@@ -49,6 +49,9 @@ struct CalibrationFit {
   std::int64_t num_points = 0;  ///< shapes that were measured
   double median_error = 0;      ///< of the relative differences, without sign
   double p95_error = 0;
+  /// Typical relative difference, without sign, of one short step and the median of its shape: a single step cannot be
+  /// predicted any nearer.
+  double repeat_deviation = 0;
   double seconds = 0;  ///< that measuring took
   friend bool operator==(const CalibrationFit&, const CalibrationFit&) = default;
 };

@@ -32,7 +32,7 @@ class Terms {
   std::size_t first_remainder() const { return tokens_.size(); }
   std::size_t first_logit() const { return first_remainder() + CalibratedCost::kTokensAtOnce - 1; }
   std::size_t first_rate() const { return first_logit() + logits_.size(); }
-  std::size_t count() const { return first_rate() + 7; }
+  std::size_t count() const { return first_rate() + 8; }
   bool may_be_negative(std::size_t term) const { return term >= first_remainder() && term < first_logit(); }
 
   std::vector<double> of(const StepShape& shape) const {
@@ -59,6 +59,7 @@ class Terms {
     rates[4] = static_cast<double>(shape.prefill_reads);
     rates[5] = static_cast<double>(shape.shared.positions);
     rates[6] = static_cast<double>(shape.shared.walked);
+    rates[7] = shape.is_lone_decode() ? static_cast<double>(shape.decode_context) : 0.0;
     return row;
   }
 
@@ -76,6 +77,7 @@ class Terms {
     cost.prefill_read = values[first_rate() + 4];
     cost.shared_context = values[first_rate() + 5];
     cost.shared_walk = values[first_rate() + 6];
+    cost.lone_context = values[first_rate() + 7];
     return cost;
   }
 

@@ -25,6 +25,7 @@ CalibratedCost known_cost() {
   cost.prefill_row = 2e4;
   cost.prefill_square = 60;
   cost.prefill_read = 200;
+  cost.lone_context = 300;
   cost.shared_context = 150;
   cost.shared_walk = 900;
   return cost;
@@ -65,7 +66,7 @@ Calibration sample() {
   calibration.fitted.wake = 90'000;
   calibration.fitted.name = cost_name(calibration.setting);
   calibration.fitted.interruptions = {12.5, {300'000, 5'000'000.5}};
-  calibration.fit = {80, 0.011, 0.04, 39.5};
+  calibration.fit = {80, 0.011, 0.04, 0.03, 39.5};
   return calibration;
 }
 
@@ -111,11 +112,13 @@ TEST(Calibration, OfABusyMachineSaysSo) {
     Calibration calibration;
     calibration.fitted.interruptions = {100, {disturbance * 1e7}};
     calibration.fit.median_error = median_error;
+    calibration.fit.repeat_deviation = 0.031;
     return steadiness_text(calibration);
   };
-  EXPECT_EQ(
-      text(0.0123, 0.018),
-      "while calibrating, steps took 1.2 % longer on average than typically, and fit with a median error of 1.8 %");
+  EXPECT_EQ(text(0.0123, 0.018),
+            "while calibrating, steps took 1.2 % longer on average than typically, single ones differed by 3.1 %, and "
+            "they fit "
+            "with a median error of 1.8 %");
   EXPECT_NE(text(0.2, 0).find("20.0 % longer"), std::string::npos);
   EXPECT_NE(text(0.2, 0).find("busy"), std::string::npos);
   EXPECT_NE(text(0, 0.1).find("busy"), std::string::npos);
@@ -152,8 +155,8 @@ TEST(Calibration, ComesBackFromItsJsonAsItWas) {
 }
 
 TEST(Calibration, WhatIsWrongInAFileIsSaidInOneLine) {
-  EXPECT_EQ(refusal("\"version\":3", "\"version\":2"),
-            "calibration 'f.json': 'version': found 2, wanted 3; `quire calibrate` makes a new one");
+  EXPECT_EQ(refusal("\"version\":4", "\"version\":3"),
+            "calibration 'f.json': 'version': found 3, wanted 4; `quire calibrate` makes a new one");
   EXPECT_NE(refusal("quire calibration", "something").find("'format'"), std::string::npos);
   EXPECT_NE(refusal("\"decode_context\":700.0", "\"decode_context\":NaN").find("f.json"), std::string::npos);
   EXPECT_NE(refusal("\"decode_context\":700.0", "\"decode_context\":1e999").find("f.json"), std::string::npos);

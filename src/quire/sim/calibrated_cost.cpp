@@ -21,6 +21,7 @@ double execute(const CalibratedCost& cost, const StepShape& shape) {
          cost.by_logits.at(static_cast<double>(shape.num_logit_rows)) +
          cost.decode_row * static_cast<double>(shape.num_decode_rows) +
          cost.decode_context * static_cast<double>(shape.decode_context - shape.shared.positions) +
+         (shape.is_lone_decode() ? cost.lone_context * static_cast<double>(shape.decode_context) : 0.0) +
          cost.shared_context * static_cast<double>(shape.shared.positions) +
          cost.shared_walk * static_cast<double>(shape.shared.walked) +
          cost.prefill_row * static_cast<double>(shape.num_prefill_rows) + cost.prefill_square * shape.prefill_squares +

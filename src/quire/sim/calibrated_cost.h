@@ -5,6 +5,7 @@
 //   + by_remainder[T % 8]     beyond 16: matrix kernels take tokens by eights, then by fours, twos and ones
 //   + by_logits(L)            output head and sampling of the L positions whose logits are wanted
 //   + decode_row, decode_context       of decode rows: each, and each position that they attend to
+//   + lone_context            besides, each position of a row that decodes alone: threads share its work less evenly
 //   + shared_context, shared_walk      instead, of positions that several rows share: each, and each that is walked
 //   once
 //   + prefill_row, prefill_square, prefill_read    of chunks of prompts: each, each unit of end^2 - begin^2, and each
@@ -44,7 +45,7 @@ struct CalibratedCost final : CostModel {
   std::array<double, kTokensAtOnce> by_remainder{};  ///< [0] is 0
   CostCurve by_logits;
   double decode_row = 0, decode_context = 0, prefill_row = 0, prefill_square = 0, prefill_read = 0;
-  double shared_context = 0, shared_walk = 0;
+  double lone_context = 0, shared_context = 0, shared_walk = 0;
   double outside_step = 0, outside_row = 0;  ///< besides the step: each step, and each row that samples
   double wake = 0;
   Interruptions interruptions;

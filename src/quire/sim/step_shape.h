@@ -28,6 +28,7 @@ struct StepShape {
 
   std::int64_t num_tokens() const { return num_prefill_tokens + num_decode_tokens; }
   bool empty() const { return num_prefill_rows + num_decode_rows == 0; }
+  bool is_lone_decode() const { return num_decode_rows == 1 && num_prefill_rows == 0; }
 
   /// A chunk of a prompt; the last one has logits at its end.
   void add_prefill(std::int64_t begin, std::int64_t end, std::int64_t num_logits = 1) {
