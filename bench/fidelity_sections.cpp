@@ -144,6 +144,8 @@ class FidelityRows {
     add("step time, median error", "%", errors(StepKind::any, median), report::at_most(100 * kMostError));
     add("step time, 95 % of errors within", "%",
         errors(StepKind::any, [](const planning::StepErrors& e) { return 100 * e.p95; }));
+    add("step time, left when scaled by what fits best", "%",
+        errors(StepKind::any, [](const planning::StepErrors& e) { return 100 * e.scatter; }));
     add("decode steps, median error", "%", errors(StepKind::decodes, median));
     add("steps with prompts, median error", "%", errors(StepKind::prompts, median));
     add("time of all steps, predicted to recorded", "",

@@ -216,9 +216,15 @@ TEST(Fidelity, ErrorsOfStepsAreRelativeAndWithoutSign) {
   for (RecordedStep& step : steps) step.elapsed_ns *= 2;
   EXPECT_NEAR(step_errors(cost, steps).median, 0.5, 1e-6);
   EXPECT_NEAR(step_errors(cost, steps).total_ratio, 0.5, 1e-6);
+  EXPECT_NEAR(step_errors(cost, steps).scatter, 0, 1e-6) << "one factor fits them all";
   EXPECT_EQ(
       step_errors(cost, steps, StepKind::decodes).num_steps + step_errors(cost, steps, StepKind::prompts).num_steps,
       steps.size());
+  std::vector<RecordedStep> scattered;
+  StepShape shape;
+  shape.add_decode(100);
+  for (std::uint64_t percent : {80, 100, 125, 100, 160}) scattered.push_back({1, shape, 10'000 * percent});
+  EXPECT_NEAR(step_errors(cost, scattered).scatter, 0.2, 1e-6);
   CalibratedCost slower = cost;
   for (CostCurve::Point& point : slower.by_tokens.points) point.ns *= 1.5;
   EXPECT_GT(drift(cost, slower, steps), 0.1);

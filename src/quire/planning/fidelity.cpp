@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
+#include "quire/report/report.h"
 #include "quire/sim/engine_system.h"
 
 namespace quire::planning {
@@ -10,6 +13,15 @@ namespace {
 
 bool is_of(StepKind kind, const StepShape& shape) {
   return kind == StepKind::any || (kind == StepKind::prompts) == (shape.num_prefill_rows > 0);
+}
+
+double scatter_of(const std::map<std::pair<std::int64_t, bool>, std::vector<double>>& ratios) {
+  std::vector<double> left;
+  for (const auto& [kind, of_kind] : ratios) {
+    const double typical = report::median(of_kind);
+    for (double ratio : of_kind) left.push_back(std::abs(ratio / typical - 1));
+  }
+  return report::median(std::move(left));
 }
 
 std::vector<Figure> make_figures(const Histogram& ttft, const Histogram& between, const Histogram& end_to_end,
@@ -34,18 +46,22 @@ double per_second(std::uint64_t count, std::uint64_t ns) {
 
 StepErrors step_errors(const CalibratedCost& cost, std::span<const RecordedStep> steps, StepKind kind) {
   std::vector<double> errors;
+  std::map<std::pair<std::int64_t, bool>, std::vector<double>>
+      ratios;  ///< by decode rows and whether there are prompts
   double predicted_sum = 0, recorded_sum = 0;
   for (const RecordedStep& step : steps) {
     if (step.shape.empty() || step.elapsed_ns == 0 || !is_of(kind, step.shape)) continue;
     const auto predicted = static_cast<double>(cost.execute_ns(step.shape));
     const auto recorded = static_cast<double>(step.elapsed_ns);
     errors.push_back(std::abs(predicted / recorded - 1));
+    ratios[{step.shape.num_decode_rows, step.shape.num_prefill_rows > 0}].push_back(predicted / recorded);
     predicted_sum += predicted;
     recorded_sum += recorded;
   }
   if (errors.empty()) return {};
   std::sort(errors.begin(), errors.end());
-  return {errors.size(), errors[errors.size() / 2], errors[errors.size() * 95 / 100], predicted_sum / recorded_sum};
+  return {errors.size(), errors[errors.size() / 2], errors[errors.size() * 95 / 100], scatter_of(ratios),
+          predicted_sum / recorded_sum};
 }
 
 double drift(const CalibratedCost& before, const CalibratedCost& after, std::span<const RecordedStep> steps) {

@@ -20,6 +20,9 @@ enum class StepKind { any, decodes, prompts };  ///< prompts: computes a part of
 struct StepErrors {
   std::size_t num_steps = 0;
   double median = 0, p95 = 0;
+  /// Of the recorded times themselves: the median difference that is left when the predictions of steps with equally
+  /// many rows are scaled by what fits these best.
+  double scatter = 0;
   double total_ratio = 0;  ///< all predicted time over all recorded time
 };
 StepErrors step_errors(const CalibratedCost& cost, std::span<const RecordedStep> steps, StepKind kind = StepKind::any);
