@@ -176,7 +176,7 @@ TEST(Serving, RequestsSubmittedTogetherArriveInTheSameStepOrNotAtAll) {
   const auto too_many = submit();
   EXPECT_TRUE(too_many.ids.empty());
   EXPECT_EQ(too_many.refusal.kind, engine::Refusal::Kind::invalid);
-  EXPECT_EQ(too_many.refusal.message, "found 9 requests at once; the queue holds 8");
+  EXPECT_EQ(too_many.refusal.message, "found 9 prompts at once, wanted at most 8 (--max-waiting)");
   EXPECT_TRUE(engine->wait_idle(0)) << "a refused request is in flight";
 }
 

@@ -175,8 +175,8 @@ std::vector<TokenId> Engine::State::end_tokens(const GenerateRequest& request) c
 std::optional<Refusal> Engine::State::find_reason_to_refuse(std::int64_t count) const {
   if (!accepting) return Refusal{Refusal::Kind::stopping, "the engine is shutting down", ""};
   if (count > max_waiting) {
-    return Refusal{Refusal::Kind::invalid, cat("found ", count, " requests at once; the queue holds ", max_waiting),
-                   ""};
+    return Refusal{Refusal::Kind::invalid,
+                   cat("found ", count, " prompts at once, wanted at most ", max_waiting, " (--max-waiting)"), ""};
   }
   const std::int64_t num_waiting = stats.waiting + unseen_submits;
   if (num_waiting + count <= max_waiting) return std::nullopt;
