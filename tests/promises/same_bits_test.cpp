@@ -153,7 +153,9 @@ void run_mixes(const std::string& model, std::uint64_t first_seed, int num_mixes
         .kv_ram_bytes = ram_tier ? std::uint64_t{1} << 20 : 0,
         .preemption = ram_tier ? "swap" : "auto",
     });
-    const auto together = run_all(*mixed, requests);
+    const Arrivals arrivals{static_cast<std::size_t>(rng.between(1, std::ssize(requests))),
+                            static_cast<int>(rng.between(1, 12))};
+    const auto together = run_all(*mixed, requests, arrivals);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       SCOPED_TRACE(cat("request ", i));
       expect_same(run_one(*reference, requests[i]), together[i]);
