@@ -117,8 +117,7 @@ TEST(Calibration, OfABusyMachineSaysSo) {
   };
   EXPECT_EQ(text(0.0123, 0.018),
             "while calibrating, steps took 1.2 % longer on average than typically, single ones differed by 3.1 %, and "
-            "they fit "
-            "with a median error of 1.8 %");
+            "they fit with a median error of 1.8 %");
   EXPECT_NE(text(0.2, 0).find("20.0 % longer"), std::string::npos);
   EXPECT_NE(text(0.2, 0).find("busy"), std::string::npos);
   EXPECT_NE(text(0, 0.1).find("busy"), std::string::npos);

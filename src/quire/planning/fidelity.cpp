@@ -15,7 +15,10 @@ bool is_of(StepKind kind, const StepShape& shape) {
   return kind == StepKind::any || (kind == StepKind::prompts) == (shape.num_prefill_rows > 0);
 }
 
-double scatter_of(const std::map<std::pair<std::int64_t, bool>, std::vector<double>>& ratios) {
+/// Of predicted to recorded time, by the number of decode rows and whether there are prompts.
+using RatiosByKind = std::map<std::pair<std::int64_t, bool>, std::vector<double>>;
+
+double scatter_of(const RatiosByKind& ratios) {
   std::vector<double> left;
   for (const auto& [kind, of_kind] : ratios) {
     const double typical = report::median(of_kind);
@@ -46,8 +49,7 @@ double per_second(std::uint64_t count, std::uint64_t ns) {
 
 StepErrors step_errors(const CalibratedCost& cost, std::span<const RecordedStep> steps, StepKind kind) {
   std::vector<double> errors;
-  std::map<std::pair<std::int64_t, bool>, std::vector<double>>
-      ratios;  ///< by decode rows and whether there are prompts
+  RatiosByKind ratios;
   double predicted_sum = 0, recorded_sum = 0;
   for (const RecordedStep& step : steps) {
     if (step.shape.empty() || step.elapsed_ns == 0 || !is_of(kind, step.shape)) continue;
