@@ -49,8 +49,8 @@ struct CalibrationFit {
   std::int64_t num_points = 0;  ///< shapes that were measured
   double median_error = 0;      ///< of the relative differences, without sign
   double p95_error = 0;
-  /// Typical relative difference, without sign, of one short step and the median of its shape: a single step cannot be
-  /// predicted any nearer.
+  /// Typical relative difference, without sign, of one short step and the median of its shape: what no prediction from
+  /// shapes can know.
   double repeat_deviation = 0;
   double seconds = 0;  ///< that measuring took
   friend bool operator==(const CalibrationFit&, const CalibrationFit&) = default;

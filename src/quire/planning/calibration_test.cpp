@@ -91,7 +91,9 @@ TEST(CalibrationFit, RecoversTheCostOfAKnownMachine) {
   StepShape mixed;  // of which there was no point
   for (int i = 0; i < 6; ++i) mixed.add_decode(700);
   mixed.add_prefill(64, 90, 1);
-  for (const StepShape& shape : {mixed, shapes()[5], shapes().back()}) {
+  StepShape lone;
+  lone.add_decode(1500);
+  for (const StepShape& shape : {mixed, lone, shapes()[5], shapes().back()}) {
     const auto wanted = static_cast<double>(known.execute_ns(shape));
     EXPECT_NEAR(static_cast<double>(fitted->cost.execute_ns(shape)), wanted, 0.02 * wanted);
   }
